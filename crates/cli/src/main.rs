@@ -1,0 +1,2 @@
+//! The binary `sickbay`.
+fn main() {}
