@@ -1,1 +1,14 @@
-//! See `docs/architecture.md`.
+//! Stores of Sickbay: memory and SQLite.
+//!
+//! Both keep the same contract (`docs/store-contract.md`); the conformance suite in the testkit
+//! holds them to it. [`memory`] is its short, readable form. [`door`] is what both check before they
+//! let anything in.
+
+pub mod door;
+pub mod memory;
+pub mod sqlite;
+mod system_clock;
+
+pub use memory::{MemoryEffect, MemoryStore};
+pub use sqlite::{SqliteEffect, SqliteOptions, SqliteStore};
+pub use system_clock::SystemClock;

@@ -1,0 +1,228 @@
+use super::*;
+
+fn of(text: &str) -> Signature {
+    signature(&subject(text))
+}
+
+fn subject(text: &str) -> Subject<'_> {
+    Subject {
+        queue: "orders",
+        message_type: Some("OrderPlaced"),
+        reason: "HandlerException",
+        text,
+        schema_path: None,
+    }
+}
+
+#[track_caller]
+fn check(cases: &[(&str, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(normalise(text), *expected, "for {text:?}");
+    }
+}
+
+#[test]
+fn volatile_parts_become_placeholders() {
+    check(&[
+        ("order 17 of -3.5e10 at 99%", "order <num> of <num> at <num>%"),
+        ("id 6ba7b810-9dad-11d1-80b4-00c04fd430c8 or 0xdeadBEEF", "id <id> or <id>"),
+        ("blk_-1608999687919862906 on node-7", "<id> on <id>"),
+        (
+            "from 10.1.2.3:5432 and /10.1.2.3:80 and fe80::1 and [::1]:80",
+            "from <ip> and <ip> and <ip> and [<ip>]:<num>",
+        ),
+        ("db.internal down, kafka.acme.com:9092 up", "<host> down, <host> up"),
+        ("connect to postgres:5432", "connect to <host>"),
+        ("open /etc/x/y.conf:12: no", "open <path>: no"),
+        ("open C:\\Program Files\\Acme\\x.log now", "open <path> now"),
+        ("see https://a.example/b?c=d#e, please", "see <url>, please"),
+        ("mail to jane.doe@example.org", "mail to <email>"),
+        ("at 2024-01-31T10:22:33.123+01:00 or 10:22:33", "at <time> or <time>"),
+        ("on Mon, 02 Jan 2006 15:04:05 GMT it", "on <time> it"),
+        ("took 250ms or 3 seconds or 1h5m", "took <duration> or <duration> or <duration>"),
+        ("holds 5 KB of 93.0 B or 8KiB", "holds <size> of <size> or <size>"),
+        ("field 'a b' is \"x\" not `y`", "field <val> is <val> not <val>"),
+        ("uid=0 tty= rhost=abc, n=5", "uid=<val> tty=<val> rhost=<val>, n=<val>"),
+        ("session of user karin on pts", "session of user <user> on pts"),
+        ("enabled is true", "enabled is <bool>"),
+        ("token eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9 bad", "token <id> bad"),
+        ("ids 1, 2, 3 gone", "ids <num> gone"),
+    ]);
+}
+
+#[test]
+fn words_that_tell_the_cause_are_kept() {
+    check(&[
+        ("invalid utf-8, not base64 or i32", "invalid utf-8, not base64 or i32"),
+        ("can't read and/or write", "can't read and/or write"),
+        (
+            "java.net.SocketTimeoutException: Read timed out",
+            "java.net.SocketTimeoutException: Read timed out",
+        ),
+        ("std::io::Error in HttpServer2$Filter", "std::io::Error in HttpServer$Filter"),
+        ("jk2_init() failed", "jk2_init() failed"),
+        ("user not found", "user not found"),
+        ("exit code 137 and status 503 but status 200", "exit code 137 and status 503 but status <num>"),
+        ("returned 502 from upstream, returned 502 rows", "returned 502 from upstream, returned <num> rows"),
+        ("(os error 111) SQLSTATE 42P01", "(os error 111) SQLSTATE 42P01"),
+        ("level=error msg=\"no route 5\" err='x 7'", "level=error msg=\"no route <num>\" err='x <num>'"),
+        ("{\"error\":\"invalid_grant\",\"id\":\"x7\"}", "{\"error\":\"invalid_grant\",\"id\":<val>}"),
+        ("\"POST /v1/orders/7 HTTP/1.1\" 404", "\"POST <path> HTTP\" 404"),
+    ]);
+}
+
+#[test]
+fn of_a_trace_message_root_and_top_calls_are_kept() {
+    let java = "Exception in thread \"main\" com.acme.Failed: order 7\n\tat com.acme.A.outer(A.java:1)\n\
+        Caused by: java.io.IOException: disk 3 full\n\tat java.base/java.io.Writer.write(Writer.java:9)\n\
+        \tat com.acme.B.inner(B.java:5)\n\tat com.acme.B.middle(B.java:6)\n\tat com.acme.B.outer(B.java:7)\n\t... 3 more";
+    let python = "noise 1\nTraceback (most recent call last):\n  File \"/x/a.py\", line 3, in outer\n    inner()\n\
+        \x20 File \"/x/a.py\", line 9, in inner\n    1/0\n    ~^~\nZeroDivisionError: division by zero";
+    check(&[
+        (
+            java,
+            "com.acme.Failed: order <num>\ncaused by: java.io.IOException: disk <num> full\nat com.acme.B.inner\nat com.acme.B.middle",
+        ),
+        (python, "ZeroDivisionError: division by zero\nat inner\nat outer"),
+        (
+            "Error: outer 1\n\nCaused by:\n    0: middle\n    1: root 2",
+            "Error: outer <num>\ncaused by: root <num>",
+        ),
+        ("A: x ---> B: y ---> C: z", "A: x\ncaused by: C: z"),
+    ]);
+}
+
+#[test]
+fn terminal_colours_do_not_change_a_signature_even_when_escaped() {
+    assert_eq!(of("\u{1b}[31merror\u{1b}[0m: no disk"), of("error: no disk"));
+    assert_eq!(of("\\u{1b}[31merror\\u{1b}[0m: no disk\\u{d}"), of("error: no disk"));
+}
+
+#[test]
+fn queue_type_and_reason_are_part_of_the_signature() {
+    let base = subject("boom");
+    let others = [
+        Subject { queue: "payments", ..base },
+        Subject { message_type: None, ..base },
+        Subject { reason: "TimeoutExceeded", ..base },
+        Subject { text: "bang", ..base },
+        Subject { schema_path: Some("/total"), ..base },
+        Subject { queue: "ordersOrder", message_type: Some("Placed"), ..base },
+    ];
+    for other in others {
+        assert_ne!(signature(&base), signature(&other), "{other:?}");
+    }
+}
+
+#[test]
+fn a_schema_path_counts_without_places_in_lists_and_without_the_text() {
+    let at = |path, text| signature(&Subject { schema_path: Some(path), ..subject(text) });
+    assert_eq!(at("/items/3/price", "a"), at("/items/12/price", "b"));
+    assert_eq!(at("$.items[3].price", "a"), at("$.items[4].price", "a"));
+    assert_ne!(at("/items/3/price", "a"), at("/items/3/count", "a"));
+    assert_ne!(at("/v2", "a"), at("/v3", "a"));
+}
+
+#[test]
+fn a_signature_survives_its_text_form() {
+    for bits in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+        let signature = Signature::from_bits(bits);
+        let text = signature.to_string();
+        assert_eq!(text.len(), 13);
+        assert_eq!(text.parse(), Ok(signature));
+        assert_eq!(text.to_uppercase().parse(), Ok(signature));
+        let json = serde_json::to_string(&signature).unwrap();
+        assert_eq!(serde_json::from_str::<Signature>(&json).unwrap().to_bits(), bits);
+    }
+    for wrong in ["", "0", "zzzzzzzzzzzzz", "000000000000u", "00000000000000", "é00000000000"] {
+        assert_eq!(wrong.parse::<Signature>(), Err(NotASignature), "{wrong:?}");
+    }
+}
+
+#[test]
+fn signatures_never_change_between_versions() {
+    // Stores keep signatures. A change here makes every incident a new one: say so in the changelog.
+    assert_eq!(of("order 17 not found at 10.0.0.7:5432").to_string(), "083rknr2jycs8");
+    assert_eq!(signature(&Subject { schema_path: Some("/a/0"), ..subject("") }).to_string(), "2jcxp38k8q91v");
+}
+
+#[test]
+fn the_first_rule_that_matches_names_the_group() {
+    let rules = [
+        GroupingRule::new("s3-$code", r"S3 said (?<code>\w+)").unwrap(),
+        GroupingRule::new("any s3", "S3").unwrap(),
+    ];
+    let grouping = Grouping::new(&rules);
+    assert_eq!(grouping.rule_for("oh: S3 said SlowDown").as_deref(), Some("s3-SlowDown"));
+    assert_eq!(grouping.rule_for("S3 gone").as_deref(), Some("any s3"));
+    let by = |text| grouping.signature(&subject(text));
+    assert_eq!(by("S3 said SlowDown to a"), by("whatever, S3 said SlowDown"));
+    assert_ne!(by("S3 said SlowDown"), by("S3 said AccessDenied"));
+    assert_eq!(by("no rule for this"), of("no rule for this"));
+}
+
+#[test]
+fn a_rule_is_written_as_name_and_pattern_and_refused_if_wrong() {
+    let rule: GroupingRule = serde_json::from_str(r#"{"name":"a","pattern":"b+"}"#).unwrap();
+    assert_eq!((rule.name(), rule.pattern()), ("a", "b+"));
+    assert_eq!(serde_json::to_string(&rule).unwrap(), r#"{"name":"a","pattern":"b+"}"#);
+    assert!(matches!(GroupingRule::new(" ", "x"), Err(GroupingRuleError::NoName)));
+    for pattern in ["(", "(?:a{1000}){1000}"] {
+        assert!(matches!(GroupingRule::new("a", pattern), Err(GroupingRuleError::Pattern { .. })));
+    }
+    assert!(serde_json::from_str::<GroupingRule>(r#"{"name":"a","pattern":"("}"#).is_err());
+    assert!(serde_json::from_str::<GroupingRule>(r#"{"name":"a","pattern":"x","other":1}"#).is_err());
+}
+
+#[test]
+fn a_batch_merges_a_name_that_keeps_changing() {
+    let names = ["ada", "grace", "alan", "edsger", "barbara", "donald"];
+    let texts: Vec<String> = names.iter().map(|name| format!("mailbox of {name} is over quota")).collect();
+    let subjects: Vec<Subject<'_>> = texts.iter().map(|text| subject(text)).collect();
+    let grouped = signatures(&subjects);
+    assert!(
+        grouped.iter().all(|(signature, text)| {
+            *signature == grouped[0].0 && text == "mailbox of <val> is over quota"
+        })
+    );
+    let few = signatures(&subjects[..3]);
+    assert!(
+        few.iter().zip(&subjects).all(|((signature, _), subject)| *signature == self::signature(subject))
+    );
+}
+
+#[test]
+fn a_batch_never_merges_states_exceptions_calls_and_what_follows_error() {
+    let families: [Vec<String>; 4] = [
+        ["NEW", "RUNNING", "KILLED", "FAILED", "DONE", "LOST"]
+            .map(|it| format!("task went to {it} too early"))
+            .into(),
+        ["Io", "Parse", "Lock", "Codec", "Auth", "Route"]
+            .map(|it| format!("handler raised {it}Exception at once"))
+            .into(),
+        ["a", "b", "c", "d", "e", "f"]
+            .map(|it| format!("Oops: it broke\n\tat com.acme.Main.{it}(Main.java:7)"))
+            .into(),
+        ["refused", "reset", "aborted", "closed", "lost", "denied"]
+            .map(|it| format!("cannot send mail, error: {it}"))
+            .into(),
+    ];
+    for texts in families {
+        let subjects: Vec<Subject<'_>> = texts.iter().map(|text| subject(text)).collect();
+        let grouped = signatures(&subjects);
+        let distinct: std::collections::BTreeSet<_> =
+            grouped.iter().map(|(signature, _)| signature).collect();
+        assert_eq!(distinct.len(), texts.len(), "{texts:?}");
+    }
+}
+
+#[test]
+fn a_batch_keeps_queues_apart() {
+    let names = ["ada", "grace", "alan", "edsger", "barbara", "donald"];
+    let texts: Vec<String> = names.iter().map(|name| format!("mailbox of {name} is over quota")).collect();
+    let queues = ["a", "b", "a", "b", "a", "b"];
+    let subjects: Vec<_> =
+        texts.iter().zip(queues).map(|(text, queue)| Subject { queue, ..subject(text) }).collect();
+    let distinct: std::collections::BTreeSet<_> = signatures(&subjects).into_iter().map(|(s, _)| s).collect();
+    assert_eq!(distinct.len(), 6, "three names per queue are too few to merge");
+}

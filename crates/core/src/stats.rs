@@ -1,0 +1,118 @@
+//! Figures about queues and streams (B12, B13).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::Timestamp;
+use crate::failure::Reason;
+use crate::id::MessageId;
+use crate::name::{MessageType, QueueName, StreamKey};
+
+/// What is in a queue and what went through it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueueStats {
+    /// Waiting to be delivered now, followers of streams and held types included.
+    pub pending: u64,
+    /// Waiting for their time without having failed.
+    pub scheduled: u64,
+    /// Failed and waiting for their retry.
+    pub failed: u64,
+    /// In workers' hands.
+    pub active: u64,
+    /// In quarantine.
+    pub dead: u64,
+    /// Discarded and not yet purged.
+    pub discarded: u64,
+    /// Ever pushed, adopted ones included.
+    pub pushed: u64,
+    /// Ever completed.
+    pub completed: u64,
+    /// Pushes that a key showed to be duplicates, and deliveries completed unrun for the same reason.
+    pub duplicates: u64,
+    /// Attempts that ever failed.
+    pub failures: u64,
+    /// Ever quarantined, each time counted.
+    pub quarantined: u64,
+    /// Ever replayed.
+    pub replayed: u64,
+    /// Ever removed for good: purged or cancelled.
+    pub removed: u64,
+    /// When the next scheduled or failed message is due.
+    pub next_due_at: Option<Timestamp>,
+    /// When the last one is.
+    pub latest_due_at: Option<Timestamp>,
+    /// Waiting messages by how often they failed.
+    pub retry_counts: BTreeMap<u32, u64>,
+    /// Dead letters by reason.
+    pub reasons: BTreeMap<String, u64>,
+    /// Waiting messages that one more failure would quarantine.
+    pub poison_candidates: u64,
+    /// The queue is paused.
+    pub paused: bool,
+    /// Paused types, with who paused them.
+    pub paused_types: Vec<(MessageType, TypeGate)>,
+}
+
+impl QueueStats {
+    /// I1: every message ever pushed is in exactly one place.
+    pub const fn adds_up(&self) -> bool {
+        let here = self.pending + self.scheduled + self.failed + self.active + self.dead + self.discarded;
+        self.pushed == here + self.completed + self.removed
+    }
+
+    /// Dead letters of this reason.
+    pub fn dead_for(&self, reason: Reason) -> u64 {
+        self.reasons.get(reason.as_str()).copied().unwrap_or(0)
+    }
+}
+
+/// Whether messages of a type are delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "gate")]
+pub enum TypeGate {
+    /// They are.
+    Open,
+    /// A person said no.
+    Paused,
+    /// The breaker said no.
+    Tripped,
+    /// The breaker lets so many through to see.
+    Probing {
+        /// How many are left.
+        left: u32,
+    },
+}
+
+/// Why a stream does not move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamState {
+    /// Its head can be claimed.
+    Ready,
+    /// Its head is in a worker's hands.
+    Leased,
+    /// Its head waits for its retry or its time.
+    Scheduled,
+    /// Its head is in quarantine.
+    Held,
+}
+
+/// One stream as operators see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamView {
+    /// The queue.
+    pub queue: QueueName,
+    /// The key.
+    pub key: StreamKey,
+    /// Whether it moves.
+    pub state: StreamState,
+    /// The message at its head.
+    pub head: Option<MessageId>,
+    /// Since when it has been in this state, where that is known.
+    pub since: Option<Timestamp>,
+    /// When the head is due, if it waits.
+    pub due_at: Option<Timestamp>,
+    /// Messages in the stream, head included.
+    pub length: u64,
+}

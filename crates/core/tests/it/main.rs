@@ -1,0 +1,9 @@
+//! What the core promises, as tables and properties.
+
+mod breaker;
+mod classify;
+mod decide;
+mod errors;
+mod gate;
+mod retry;
+mod signature;

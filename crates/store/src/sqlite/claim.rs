@@ -1,0 +1,415 @@
+//! Messages are handed out (contract 8–12, 18, 21). The claim never searches: it reads fresh messages at
+//! a cursor and waiting ones from an index that holds only what can be claimed.
+
+use rusqlite::params;
+use sickbay_core::port::Claim;
+use sickbay_core::stats::TypeGate;
+use sickbay_core::{Decision, Delivery, StoreError};
+
+use super::failure::Translate;
+use super::keys::KeyCheck;
+use super::place::{Band, Place};
+use super::row::{MESSAGE_COLUMNS, MessageRow};
+use super::state::Leased;
+use super::tx::Tx;
+use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
+
+/// How many messages a claim may pass over before it lets others have a turn.
+const SKIPS_MAX: u32 = 1000;
+/// How long a message waits whose key is busy.
+const KEY_BUSY_MS: i64 = 1000;
+
+/// A message that is about to be handed out.
+pub(super) struct Taken {
+    pub(super) lease: Leased,
+    pub(super) row: MessageRow,
+}
+
+/// What a claim has gathered.
+#[derive(Default)]
+pub(super) struct Gathered {
+    pub(super) taken: Vec<Taken>,
+    skips: u32,
+}
+
+/// What came of a claim.
+pub(super) struct Claimed {
+    pub(super) deliveries: Vec<Delivery>,
+    /// It passed over so much that it should be asked again soon.
+    pub(super) again: bool,
+}
+
+impl Tx<'_> {
+    /// Hands out what is due and eligible.
+    pub(super) fn claim(&mut self, claim: &Claim) -> Result<Claimed, StoreError> {
+        let queue_no = self.queue_no(&claim.queue)?;
+        let mut gathered = Gathered::default();
+        let nothing = |again| Ok(Claimed { deliveries: Vec::new(), again });
+        let process = self.state.processes.entry(claim.process).or_default();
+        process.queues.insert(queue_no);
+        let (busy, alone) = (process.in_hand > 0, process.holds_suspect);
+        if alone || claim.max == 0 || self.queue(queue_no)?.paused {
+            return nothing(false);
+        }
+        if self.suspects_wait_for(claim.process)? {
+            if busy || !self.gather_suspect(queue_no, &mut gathered)? {
+                return nothing(false);
+            }
+        } else {
+            let run_max = self.queue(queue_no)?.policy.run_max.max(1);
+            for index in 0..10 {
+                self.gather_band(queue_no, index, claim.max, run_max, &mut gathered)?;
+                if gathered.taken.len() >= claim.max as usize || gathered.skips >= SKIPS_MAX {
+                    break;
+                }
+            }
+        }
+        if gathered.taken.is_empty() {
+            return nothing(gathered.skips >= SKIPS_MAX);
+        }
+        Ok(Claimed { deliveries: self.hand_out(claim, queue_no, gathered.taken)?, again: false })
+    }
+
+    /// True if a suspect can be claimed in any queue that the process works on.
+    fn suspects_wait_for(&mut self, process: sickbay_core::port::ProcessId) -> Result<bool, StoreError> {
+        let queues: Vec<i64> = match self.state.processes.get(&process) {
+            Some(process) => process.queues.iter().copied().collect(),
+            None => return Ok(false),
+        };
+        for no in queues {
+            while let Some((place, due_at)) = self.first_suspect(no)? {
+                let (type_no, stream) = self.type_and_stream(place)?;
+                if !self.gate_is_open(no, type_no) {
+                    self.begin()?;
+                    self.set_waiting_state(place, 2)?;
+                } else if let Some(stream) = stream.filter(|s| self.state.leased_streams.contains_key(s)) {
+                    self.demote(stream, place, due_at)?;
+                    self.forget_suspect(place, due_at)?;
+                } else {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    fn type_and_stream(&self, place: Place) -> Result<(Option<i64>, Option<i64>), StoreError> {
+        self.prepare("SELECT type, stream FROM message WHERE place = ?1")?
+            .query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?)))
+            .translated()
+    }
+
+    /// The first suspect of a queue that is due.
+    fn first_suspect(&mut self, queue_no: i64) -> Result<Option<(Place, i64)>, StoreError> {
+        let now = self.now;
+        let queue = self.queue(queue_no)?;
+        if queue.paused {
+            return Ok(None);
+        }
+        let Some((index, due_at, number)) = queue.suspects.iter().find(|suspect| suspect.1 <= now).copied() else {
+            return Ok(None);
+        };
+        let band = Band(queue_no << 4 | index);
+        for place in [Place::parked(band, number), Place::fresh(band, number)] {
+            if self.prepare("SELECT 1 FROM waiting WHERE place = ?1 AND state = 4")?.exists([place.0]).translated()? {
+                return Ok(Some((place, due_at)));
+            }
+        }
+        self.queue(queue_no)?.suspects.remove(&(index, due_at, number));
+        self.first_suspect(queue_no)
+    }
+
+    fn gather_suspect(&mut self, queue_no: i64, gathered: &mut Gathered) -> Result<bool, StoreError> {
+        let Some((place, due_at)) = self.first_suspect(queue_no)? else { return Ok(false) };
+        self.forget_suspect(place, due_at)?;
+        let candidate = self.read_candidate(place)?;
+        self.take_waiting(candidate, gathered)?;
+        Ok(!gathered.taken.is_empty())
+    }
+
+    /// Gathers from one priority of a queue: waiting and fresh messages, whichever is due first.
+    fn gather_band(
+        &mut self,
+        queue_no: i64,
+        index: usize,
+        max: u32,
+        run_max: u32,
+        gathered: &mut Gathered,
+    ) -> Result<(), StoreError> {
+        loop {
+            let need = max as usize - gathered.taken.len();
+            let (band, position) = {
+                let queue = self.queue(queue_no)?;
+                (queue.band(index), queue.bands[index])
+            };
+            let wanted = need.min(SKIPS_MAX as usize);
+            let due = if position.next_due <= self.now { self.due_rows(band, wanted)? } else { Vec::new() };
+            let fresh = if position.cursor < position.last {
+                self.fresh_rows(band, position.cursor, wanted)?
+            } else {
+                Vec::new()
+            };
+            let short = due.len() < wanted && fresh.len() < wanted;
+            if due.is_empty() && position.next_due <= self.now {
+                self.renew_hint(queue_no, index, band)?;
+            }
+            if due.is_empty() && fresh.is_empty() {
+                return Ok(());
+            }
+            self.merge(Candidates { due, fresh }, max, run_max, gathered)?;
+            if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
+                return Ok(());
+            }
+            if short {
+                self.renew_hint(queue_no, index, band)?;
+                let position = self.queue(queue_no)?.bands[index];
+                if position.next_due > self.now && position.cursor >= position.last {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes candidates in the order of their times and numbers.
+    fn merge(
+        &mut self,
+        candidates: Candidates,
+        max: u32,
+        run_max: u32,
+        gathered: &mut Gathered,
+    ) -> Result<(), StoreError> {
+        let mut due = candidates.due.into_iter().peekable();
+        let mut fresh = candidates.fresh.into_iter().peekable();
+        while gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
+            let waiting_first = match (due.peek(), fresh.peek()) {
+                (None, None) => break,
+                (Some(_), None) => true,
+                (None, Some(_)) => false,
+                (Some(w), Some(f)) => {
+                    (w.lease.due_at, w.lease.place.number()) < (f.pushed_at, Place(f.place).number())
+                }
+            };
+            let before = gathered.taken.len();
+            if waiting_first {
+                let Some(candidate) = due.next() else { break };
+                self.take_waiting(candidate, gathered)?;
+                if gathered.taken.len() > before {
+                    let room = max as usize - gathered.taken.len();
+                    self.take_run(room.min(run_max as usize - 1) as u32, gathered)?;
+                }
+            } else {
+                let Some(row) = fresh.next() else { break };
+                self.take_fresh(row, gathered)?;
+            }
+            gathered.skips += u32::from(gathered.taken.len() == before);
+        }
+        Ok(())
+    }
+
+    fn renew_hint(&mut self, queue_no: i64, index: usize, band: Band) -> Result<(), StoreError> {
+        let next: Option<i64> = self
+            .prepare("SELECT min(due_at) FROM waiting WHERE state = 0 AND band = ?1")?
+            .query_row([band.0], |row| row.get(0))
+            .translated()?;
+        self.queue(queue_no)?.bands[index].next_due = next.unwrap_or(i64::MAX);
+        Ok(())
+    }
+
+    fn due_rows(&self, band: Band, count: usize) -> Result<Vec<Taken>, StoreError> {
+        let mut statement = self.prepare(&format!(
+            "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS} FROM waiting w JOIN message m ON m.place = w.place
+             WHERE w.state = 0 AND w.band = ?1 AND w.due_at <= ?2 ORDER BY w.due_at, w.number LIMIT ?3"
+        ))?;
+        let rows = statement.query_map(params![band.0, self.now, count as i64], read_taken).translated()?;
+        rows.collect::<rusqlite::Result<_>>().translated()
+    }
+
+    fn fresh_rows(&self, band: Band, cursor: i64, count: usize) -> Result<Vec<MessageRow>, StoreError> {
+        let mut statement = self.prepare(&format!(
+            "SELECT {MESSAGE_COLUMNS} FROM message m WHERE m.place > ?1 AND m.place <= ?2 ORDER BY m.place LIMIT ?3"
+        ))?;
+        let mut rows = statement.query(params![cursor, band.fresh().1, count as i64]).translated()?;
+        let mut fresh = Vec::with_capacity(count);
+        while let Some(row) = rows.next().translated()? {
+            fresh.push(MessageRow::read(row, 0).translated()?);
+        }
+        Ok(fresh)
+    }
+
+    fn read_candidate(&self, place: Place) -> Result<Taken, StoreError> {
+        self.prepare(&format!(
+            "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS} FROM waiting w JOIN message m ON m.place = w.place
+             WHERE w.place = ?1"
+        ))?
+        .query_row([place.0], read_taken)
+        .translated()
+    }
+
+    /// True if messages of this type may be delivered.
+    pub(super) fn gate_is_open(&self, queue: i64, type_no: Option<i64>) -> bool {
+        let gate = type_no.and_then(|no| self.state.queues.get(&queue)?.gates.get(&no));
+        matches!(gate, None | Some(TypeGate::Open | TypeGate::Probing { left: 1.. }))
+    }
+
+    /// Counts a probe down.
+    fn pass_gate(&mut self, queue: i64, type_no: Option<i64>) -> Result<(), StoreError> {
+        let Some(no) = type_no else { return Ok(()) };
+        let Some(TypeGate::Probing { left }) = self.queue(queue)?.gates.get_mut(&no) else { return Ok(()) };
+        *left = left.saturating_sub(1);
+        let left = *left;
+        self.execute("UPDATE type_gate SET probes_left = ?3 WHERE queue = ?1 AND type = ?2", params![queue, no, left])?;
+        Ok(())
+    }
+
+    /// Takes a fresh message, or sets it where it belongs.
+    fn take_fresh(&mut self, row: MessageRow, gathered: &mut Gathered) -> Result<(), StoreError> {
+        let place = Place(row.place);
+        let mut lease = Leased::fresh(place, row.pushed_at, row.type_no);
+        lease.keyed = row.key.is_some();
+        let queue = self.queue(place.queue())?;
+        queue.band_of(place).cursor = place.0;
+        let gated = !queue.gates.is_empty();
+        self.begin()?;
+        if gated && !self.gate_is_open(place.queue(), row.type_no) {
+            return self.put_waiting(&lease, 2);
+        }
+        if row.expected_checksum(place.number()) != row.checksum {
+            return self.set_corrupt_aside(lease);
+        }
+        if gated {
+            self.pass_gate(place.queue(), row.type_no)?;
+        }
+        lease.counters.deliveries = 1;
+        gathered.taken.push(Taken { lease, row });
+        Ok(())
+    }
+
+    /// Takes a waiting message, or sets it where it belongs.
+    fn take_waiting(&mut self, candidate: Taken, gathered: &mut Gathered) -> Result<(), StoreError> {
+        let Taken { mut lease, row } = candidate;
+        let (place, queue) = (lease.place, lease.place.queue());
+        self.begin()?;
+        if !self.gate_is_open(queue, row.type_no) {
+            return self.set_waiting_state(place, 2);
+        }
+        if let Some(stream) = row.stream {
+            if self.state.leased_streams.contains_key(&stream) {
+                return self.demote(stream, place, lease.due_at);
+            }
+            let deferred = self
+                .prepare("SELECT 1 FROM entry WHERE stream = ?1 AND deferred = 1 AND number = ?2")?
+                .exists(params![stream, place.number() as i64])
+                .translated()?;
+            lease.stream = Some((stream, deferred));
+        }
+        lease.keyed = row.key.is_some();
+        if row.expected_checksum(place.number()) != row.checksum {
+            return self.set_corrupt_aside(lease);
+        }
+        if !self.passes_key(&lease, &row)? {
+            return Ok(());
+        }
+        self.pass_gate(queue, row.type_no)?;
+        self.lease_waiting(&mut lease)?;
+        gathered.taken.push(Taken { lease, row });
+        Ok(())
+    }
+
+    /// Goes on with the entries that directly follow the first one of a stream.
+    fn take_run(&mut self, count: u32, gathered: &mut Gathered) -> Result<(), StoreError> {
+        let Some(Taken { lease, .. }) = gathered.taken.last() else { return Ok(()) };
+        let Some((stream, false)) = lease.stream else { return Ok(()) };
+        if lease.suspect || count == 0 {
+            return Ok(());
+        }
+        for entry in self.following(stream, lease.place.number(), count)? {
+            if entry.due_at > self.now || self.is_held(stream, entry.number)? {
+                break;
+            }
+            let Some((mut lease, _)) = self.read_live(entry.place)? else { break };
+            if lease.suspect || !self.gate_is_open(entry.place.queue(), lease.type_no) {
+                break;
+            }
+            let row = self.read_row(entry.place)?;
+            if row.expected_checksum(entry.number) != row.checksum || lease.counters.replays > 0 && row.key.is_some() {
+                break;
+            }
+            self.pass_gate(entry.place.queue(), lease.type_no)?;
+            lease.stream = Some((stream, false));
+            self.lease_waiting(&mut lease)?;
+            gathered.taken.push(Taken { lease, row });
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_row(&self, place: Place) -> Result<MessageRow, StoreError> {
+        self.prepare(&format!("SELECT {MESSAGE_COLUMNS} FROM message m WHERE m.place = ?1"))?
+            .query_row([place.0], |row| MessageRow::read(row, 0))
+            .translated()
+    }
+
+    /// Counts the delivery of a message that has a row in `waiting`.
+    fn lease_waiting(&mut self, lease: &mut Leased) -> Result<(), StoreError> {
+        lease.counters.deliveries += 1;
+        if lease.in_waiting {
+            self.execute(
+                "UPDATE waiting SET state = 1, deliveries = deliveries + 1, claim = ?2 WHERE place = ?1",
+                params![lease.place.0, self.state.last_claim as i64 + 1],
+            )?;
+        }
+        if let Some((stream, _)) = lease.stream {
+            self.lease_stream(stream);
+        }
+        Ok(())
+    }
+
+    /// What a replayed message finds at its key (contract 6).
+    fn passes_key(&mut self, lease: &Leased, row: &MessageRow) -> Result<bool, StoreError> {
+        let Some(key) = row.key.as_deref().filter(|_| lease.counters.replays > 0) else { return Ok(true) };
+        let (place, queue) = (lease.place, lease.place.queue());
+        match self.check_key(queue, key, place.number())? {
+            KeyCheck::Mine => Ok(true),
+            KeyCheck::Busy => {
+                let due_at = self.now.saturating_add(KEY_BUSY_MS);
+                self.put_waiting(&Leased { due_at, ..lease.clone() }, 0)?;
+                if let Some((stream, _)) = lease.stream {
+                    self.set_entry_due(stream, place.number(), due_at)?;
+                }
+                Ok(false)
+            }
+            KeyCheck::Done => {
+                let tally = self.queue(queue)?.tally();
+                tally.active += 1;
+                tally.duplicates += 1;
+                self.complete(lease)?;
+                if let Some((stream, _)) = lease.stream {
+                    self.free_stream(stream)?;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// The bytes are not those that were pushed: nobody gets to see them.
+    fn set_corrupt_aside(&mut self, lease: Leased) -> Result<(), StoreError> {
+        let stream = lease.stream;
+        self.queue(lease.place.queue())?.tally().active += 1;
+        let failure = crate::door::corrupt();
+        let set_aside = sickbay_core::decide::SetAside::Corrupt;
+        let ending = super::settle::Ending { started_at: self.now, ..Default::default() };
+        self.carry_out(lease, Decision::Quarantine { set_aside, failure }, ending)?;
+        match stream {
+            Some((stream, _)) => self.free_stream(stream),
+            None => Ok(()),
+        }
+    }
+}
+
+struct Candidates {
+    due: Vec<Taken>,
+    fresh: Vec<MessageRow>,
+}
+
+fn read_taken(row: &rusqlite::Row<'_>) -> rusqlite::Result<Taken> {
+    Ok(Taken { lease: read_waiting(row)?, row: MessageRow::read(row, WAITING_WIDTH)? })
+}

@@ -1,0 +1,223 @@
+//! The embedded store: one SQLite file, one process that owns it, one thread that writes.
+//!
+//! Reading order: [`place`] (how messages lie in the file), `schema.sql`, [`writer`] (group commit),
+//! then what happens to a message: [`push`], [`claim`], [`settle`], [`quarantine`], [`stream`].
+
+mod attempt;
+mod claim;
+mod desk;
+mod effect;
+mod failure;
+mod file;
+mod hand_out;
+mod keys;
+mod list;
+mod load;
+mod overview;
+mod place;
+mod ports;
+mod push;
+mod quarantine;
+mod reader;
+mod recover;
+mod row;
+mod schema;
+mod settle;
+mod state;
+mod stream;
+mod tx;
+mod view;
+mod waiting;
+mod writer;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+pub use effect::SqliteEffect;
+use sickbay_core::port::ProcessId;
+use sickbay_core::{Clock, QueueName, QueuePolicy, StoreError};
+
+use self::file::File;
+use self::reader::Readers;
+use self::tx::Tx;
+use self::writer::{Op, Writer};
+use crate::door::Limits;
+
+/// How to open a store.
+#[derive(Clone)]
+pub struct SqliteOptions {
+    clock: Arc<dyn Clock>,
+    limits: Limits,
+    log_bytes: u64,
+    evidence: Option<String>,
+}
+
+impl SqliteOptions {
+    /// Every default, on this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, limits: Limits::default(), log_bytes: 17 << 20, evidence: None }
+    }
+
+    /// How large what is pushed may be. Defaults to 16 MiB of payload and 64 KiB of headers.
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// How large the log beside the file is made when it is opened. Defaults to 17 MiB, which makes commits
+    /// much faster; 0 leaves it alone, for commands that open the store for one act only.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes;
+        self
+    }
+
+    /// What is known of the death of the store's last owner; recorded with what it held.
+    #[must_use]
+    pub fn evidence(mut self, evidence: impl Into<String>) -> Self {
+        self.evidence = Some(evidence.into());
+        self
+    }
+}
+
+/// A store in one SQLite file, owned by this process.
+///
+/// Cloning it is cheap; the file is closed when the last clone is dropped.
+#[derive(Clone)]
+pub struct SqliteStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    operations: Sender<Op>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    policies: Arc<Policies>,
+    readers: Readers,
+    process: ProcessId,
+    clock: Arc<dyn Clock>,
+}
+
+impl SqliteStore {
+    /// Opens the file, or creates it. What a dead owner held becomes suspect at once.
+    pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
+        let path: PathBuf = path.as_ref().to_owned();
+        let file = File::open(&path, options.log_bytes)?;
+        let process = ProcessId(random());
+        let now = options.clock.now().millis();
+        let evidence = options.evidence.as_deref().unwrap_or("the process that held it died");
+        let state = take_over(&file, process, now, &options.limits, evidence)?;
+        let policies = Arc::new(Policies::default());
+        let mut writer = Writer::new(file, state, options.clock.clone(), options.limits, policies.clone());
+        policies.publish(&mut writer.state);
+        let (operations, inbox) = channel();
+        let thread = std::thread::Builder::new().name("sickbay-writer".to_owned());
+        let handle = thread.spawn(move || writer.run(&inbox)).map_err(|error| failure::io(&path, &error))?;
+        let ticks = operations.clone();
+        options.clock.on_tick(Arc::new(move || ticks.send(Op::Tick).is_ok()));
+        let readers = Readers::new(path);
+        let writer = Mutex::new(Some(handle));
+        let inner = Inner { operations, writer, policies, readers, process, clock: options.clock };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// This process, as its leases name it.
+    pub fn process(&self) -> ProcessId {
+        self.inner.process
+    }
+
+    /// Stops as a killed process would: nothing is given back, nothing is tidied. For tests of recovery.
+    #[doc(hidden)]
+    pub fn crash(&self) {
+        self.inner.stop(false);
+    }
+}
+
+impl Inner {
+    fn stop(&self, tidily: bool) {
+        drop(self.operations.send(Op::Close { tidily }));
+        let handle = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(handle) = handle {
+            drop(handle.join());
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.readers.close();
+        self.stop(true);
+    }
+}
+
+/// Begins a new epoch and settles what the last owner left.
+fn take_over(
+    file: &File,
+    process: ProcessId,
+    now: i64,
+    limits: &Limits,
+    evidence: &str,
+) -> Result<state::State, StoreError> {
+    let connection = &file.connection;
+    let mut state = load::load(connection)?;
+    let owner = ProcessId(load::meta(connection, "process")?.unwrap_or(0) as u64);
+    state.epoch += 1;
+    let mut open = false;
+    let mut tx = Tx { connection, state: &mut state, now, limits, open: &mut open };
+    tx.recover(owner, evidence)?;
+    tx.forget_old_keys()?;
+    tx.write_tallies()?;
+    load::set_meta(connection, "epoch", tx.state.epoch as i64)?;
+    load::set_meta(connection, "process", process.0 as i64)?;
+    load::set_meta(connection, "clean", 0)?;
+    tx.execute("COMMIT", [])?;
+    Ok(state)
+}
+
+/// A number that no other process has.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish() >> 1
+}
+
+/// The policies in force, readable without asking the writer, and whether the writer can go on.
+#[derive(Default)]
+pub(crate) struct Policies {
+    by_name: RwLock<HashMap<QueueName, Arc<QueuePolicy>>>,
+    failed: Mutex<Option<StoreError>>,
+}
+
+impl Policies {
+    /// Makes changed policies visible.
+    fn publish(&self, state: &mut state::State) {
+        if !std::mem::take(&mut state.policies_changed) {
+            return;
+        }
+        let policies = state.queues.values().map(|queue| (queue.name.clone(), queue.policy.clone())).collect();
+        *self.by_name.write().unwrap_or_else(PoisonError::into_inner) = policies;
+    }
+
+    fn get(&self, queue: &QueueName) -> Result<Arc<QueuePolicy>, StoreError> {
+        let policies = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
+        match policies.get(queue) {
+            Some(policy) => Ok(policy.clone()),
+            None => Err(crate::door::unknown_queue(queue, policies.keys().map(QueueName::as_str))),
+        }
+    }
+
+    fn fail(&self, error: StoreError) {
+        *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match &*self.failed.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Views, read from one consistent state of the file.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+use sickbay_core::id::IdPrefix;
+use sickbay_core::port::Overview;
+use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
+use sickbay_core::stats::{QueueStats, StreamState, StreamView, TypeGate};
+use sickbay_core::{Key, MessageId, MessageType, QueueName, QueuePolicy, StoreError, StreamKey, Timestamp};
+
+use super::SqliteStore;
+use super::failure::Translate;
+use super::place::{Place, queue_range, unpack};
+use super::{list, view};
+
+#[async_trait]
+impl Overview for SqliteStore {
+    async fn queues(&self) -> Result<Vec<(QueueName, QueuePolicy)>, StoreError> {
+        let policies = self.inner.policies.by_name.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut queues: Vec<_> = policies.iter().map(|(name, policy)| (name.clone(), (**policy).clone())).collect();
+        queues.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(queues)
+    }
+
+    async fn stats(&self, queue: &QueueName) -> Result<QueueStats, StoreError> {
+        let policy = self.inner.policies.get(queue)?;
+        let (queue, now) = (queue.clone(), self.inner.clock.now().millis());
+        self.inner.readers.read(move |connection| stats(connection, &queue, &policy, now)).await
+    }
+
+    async fn find(&self, prefix: IdPrefix) -> Result<Option<MessageView>, StoreError> {
+        let now = self.inner.clock.now().millis();
+        self.inner.readers.read(move |connection| view::find(connection, prefix, now)).await
+    }
+
+    async fn quarantine(
+        &self,
+        filter: &QuarantineFilter,
+        page: PageRequest,
+    ) -> Result<Page<DeadLetter>, StoreError> {
+        let filter = filter.clone();
+        self.inner.readers.read(move |connection| list::page(connection, &filter, page)).await
+    }
+
+    async fn quarantine_count(&self, filter: &QuarantineFilter) -> Result<u64, StoreError> {
+        let filter = filter.clone();
+        self.inner.readers.read(move |connection| list::count(connection, &filter)).await
+    }
+
+    async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
+        self.inner.policies.get(queue)?;
+        let (queue, now) = (queue.clone(), self.inner.clock.now().millis());
+        self.inner.readers.read(move |connection| streams(connection, &queue, rows_max, now)).await
+    }
+
+    async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {
+        self.inner.policies.get(queue)?;
+        let (queue, key, now) = (queue.clone(), key.clone(), self.inner.clock.now().millis());
+        self.inner
+            .readers
+            .read(move |connection| {
+                let sql = "SELECT 1 FROM key WHERE queue = ?1 AND key = ?2 AND state = 1 AND done_until > ?3";
+                let no = queue_no(connection, &queue)?;
+                connection.prepare_cached(sql).translated()?.exists(params![no, key.as_str(), now]).translated()
+            })
+            .await
+    }
+}
+
+pub(super) fn queue_no(connection: &Connection, queue: &QueueName) -> Result<i64, StoreError> {
+    connection
+        .prepare_cached("SELECT no FROM queue WHERE name = ?1")
+        .translated()?
+        .query_row([queue.as_str()], |row| row.get(0))
+        .translated()
+}
+
+fn stats(
+    connection: &Connection,
+    name: &QueueName,
+    policy: &QueuePolicy,
+    now: i64,
+) -> Result<QueueStats, StoreError> {
+    let no = queue_no(connection, name)?;
+    let mut live = 0u64;
+    let mut stats = connection
+        .prepare_cached(
+            "SELECT t.live, t.active, t.dead, t.discarded, t.pushed, t.completed, t.duplicates, t.failures, t.quarantined,
+             t.replayed, t.removed, q.paused FROM tally t JOIN queue q ON q.no = t.queue WHERE t.queue = ?1",
+        )
+        .translated()?
+        .query_row([no], |row| {
+            live = row.get(0)?;
+            Ok(QueueStats {
+                active: row.get(1)?,
+                dead: row.get(2)?,
+                discarded: row.get(3)?,
+                pushed: row.get(4)?,
+                completed: row.get(5)?,
+                duplicates: row.get(6)?,
+                failures: row.get(7)?,
+                quarantined: row.get(8)?,
+                replayed: row.get(9)?,
+                removed: row.get(10)?,
+                paused: row.get(11)?,
+                ..QueueStats::default()
+            })
+        })
+        .translated()?;
+    add_waiting(connection, no, policy, now, &mut stats)?;
+    stats.pending = live.saturating_sub(stats.active + stats.scheduled + stats.failed);
+    add_reasons(connection, no, &mut stats)?;
+    add_gates(connection, no, &mut stats)?;
+    Ok(stats)
+}
+
+fn add_waiting(
+    connection: &Connection,
+    no: i64,
+    policy: &QueuePolicy,
+    now: i64,
+    stats: &mut QueueStats,
+) -> Result<(), StoreError> {
+    let (low, high) = queue_range(no);
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT w.failures, w.due_at > ?3, t.name, count(*), min(w.due_at), max(w.due_at) FROM waiting w
+             LEFT JOIN type t ON t.no = w.type
+             WHERE w.place BETWEEN ?1 AND ?2 AND w.state <> 1 GROUP BY w.failures, w.due_at > ?3, w.type",
+        )
+        .translated()?;
+    let mut rows = statement.query(params![low, high, now]).translated()?;
+    while let Some(row) = rows.next().translated()? {
+        let (failures, later): (u32, bool) = (row.get(0).translated()?, row.get(1).translated()?);
+        let message_type = row.get::<_, Option<String>>(2).translated()?.and_then(|name| MessageType::new(name).ok());
+        let count: u64 = row.get(3).translated()?;
+        if later {
+            *(if failures == 0 { &mut stats.scheduled } else { &mut stats.failed }) += count;
+            let (first, last) = (row.get::<_, i64>(4).translated()?, row.get::<_, i64>(5).translated()?);
+            let first = Timestamp::from_millis(first);
+            stats.next_due_at = Some(stats.next_due_at.map_or(first, |next| next.min(first)));
+            stats.latest_due_at = stats.latest_due_at.max(Some(Timestamp::from_millis(last)));
+        }
+        if failures > 0 {
+            *stats.retry_counts.entry(failures).or_default() += count;
+            if failures + 1 >= policy.deliveries_max(message_type.as_ref()) {
+                stats.poison_candidates += count;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn add_reasons(connection: &Connection, no: i64, stats: &mut QueueStats) -> Result<(), StoreError> {
+    for reason in sickbay_core::Reason::ALL {
+        let sql = "SELECT count(*) FROM dead WHERE reason = ?1 AND queue = ?2 AND discarded_at IS NULL";
+        let count: u64 = connection
+            .prepare_cached(sql)
+            .translated()?
+            .query_row(params![reason.as_str(), no], |row| row.get(0))
+            .translated()?;
+        if count > 0 {
+            stats.reasons.insert(reason.as_str().to_owned(), count);
+        }
+    }
+    Ok(())
+}
+
+fn add_gates(connection: &Connection, no: i64, stats: &mut QueueStats) -> Result<(), StoreError> {
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT t.name, g.gate, g.probes_left FROM type_gate g JOIN type t ON t.no = g.type WHERE g.queue = ?1
+             ORDER BY t.name",
+        )
+        .translated()?;
+    let mut rows = statement.query([no]).translated()?;
+    while let Some(row) = rows.next().translated()? {
+        let Ok(name) = MessageType::new(row.get::<_, String>(0).translated()?) else { continue };
+        let gate = match row.get::<_, i64>(1).translated()? {
+            1 => TypeGate::Paused,
+            2 => TypeGate::Tripped,
+            _ => TypeGate::Probing { left: row.get(2).translated()? },
+        };
+        stats.paused_types.push((name, gate));
+    }
+    Ok(())
+}
+
+fn streams(
+    connection: &Connection,
+    name: &QueueName,
+    rows_max: u32,
+    now: i64,
+) -> Result<Vec<StreamView>, StoreError> {
+    let no = queue_no(connection, name)?;
+    let mut statement =
+        connection.prepare_cached("SELECT no, key FROM stream WHERE queue = ?1 ORDER BY key").translated()?;
+    let rows = statement
+        .query_map([no], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
+        .translated()?;
+    let held = view::leased_places(connection)?;
+    let mut views = Vec::new();
+    for row in rows {
+        let (stream, key) = row.translated()?;
+        let Ok(key) = StreamKey::new(key) else { continue };
+        views.extend(stream_view(connection, name, stream, key, now, &held)?);
+    }
+    views.sort_by_key(|view| match view.state {
+        StreamState::Held => 0,
+        StreamState::Scheduled => 1,
+        StreamState::Leased => 2,
+        StreamState::Ready => 3,
+    });
+    views.truncate(rows_max as usize);
+    Ok(views)
+}
+
+fn stream_view(
+    connection: &Connection,
+    queue: &QueueName,
+    stream: i64,
+    key: StreamKey,
+    now: i64,
+    held: &view::LeasedPlaces,
+) -> Result<Option<StreamView>, StoreError> {
+    let one = |sql: &str| -> Result<Option<(i64, i64, i64)>, StoreError> {
+        let mut statement = connection.prepare_cached(sql).translated()?;
+        statement.query_row([stream], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional().translated()
+    };
+    let length = one("SELECT count(*), 0, 0 FROM entry WHERE stream = ?1")?.map_or(0, |found| found.0) as u64;
+    let first = one("SELECT number, place, due_at FROM entry WHERE stream = ?1 AND deferred = 0 ORDER BY number LIMIT 1")?;
+    let hold = one("SELECT number, since, 0 FROM hold WHERE stream = ?1 ORDER BY number LIMIT 1")?
+        .filter(|hold| first.is_none_or(|first| hold.0 < first.0));
+    let leased = held.first_of(connection, stream)?;
+    let view = |state, head: i64, since: Option<i64>, due_at: Option<i64>| {
+        Some(StreamView {
+            queue: queue.clone(),
+            key: key.clone(),
+            state,
+            head: MessageId::from_number(head as u64),
+            since: since.map(Timestamp::from_millis),
+            due_at: due_at.map(Timestamp::from_millis),
+            length,
+        })
+    };
+    if let Some((number, since)) = leased {
+        return Ok(view(StreamState::Leased, number, Some(since), None));
+    }
+    if let Some((number, since, _)) = hold {
+        return Ok(view(StreamState::Held, number, Some(since), None));
+    }
+    let next = "SELECT number, place, due_at FROM entry WHERE stream = ?1 ORDER BY due_at, number LIMIT 1";
+    let Some((number, _, due_at)) = first.map_or_else(|| one(next), |first| Ok(Some(first)))? else { return Ok(None) };
+    let state = if due_at > now { StreamState::Scheduled } else { StreamState::Ready };
+    Ok(view(state, number, None, Some(due_at)))
+}
+
+/// Numbers of a journal row, for the views.
+pub(super) fn journal_numbers(packed: &[u8]) -> impl Iterator<Item = Place> {
+    unpack(packed).into_iter().map(Place)
+}

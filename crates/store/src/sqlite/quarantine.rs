@@ -1,0 +1,305 @@
+//! Messages are set aside, and come back (contract 23, 24, 26).
+
+use rusqlite::{OptionalExtension, Row, params};
+use sickbay_core::decide::SetAside;
+use sickbay_core::port::{Replay, Replayed};
+use sickbay_core::quarantine::AttemptEnd;
+use sickbay_core::signature::{Grouping, Signature, Subject};
+use sickbay_core::message::Status;
+use sickbay_core::text::clean_error;
+use sickbay_core::{Cause, Failure, Priority, Stages, StoreError, Timestamp};
+
+use super::failure::Translate;
+use super::place::{Band, Place};
+use super::push::{INSERT_MESSAGE, insert_row};
+use super::row::{MessageRow, read_counters};
+use super::settle::Ending;
+use super::state::Leased;
+use super::tx::Tx;
+use crate::door::{self, Act};
+
+impl Tx<'_> {
+    /// Moves a message that counts as active into quarantine, in the same transaction.
+    pub(super) fn bury(
+        &mut self,
+        mut message: Leased,
+        set_aside: SetAside,
+        failure: Failure,
+        mut ending: Ending,
+    ) -> Result<(), StoreError> {
+        let (queue, number) = (message.place.queue(), message.place.number());
+        let signature = match ending.signature {
+            Some(signature) => signature,
+            None => self.sign(queue, message.type_no, &failure)?,
+        };
+        ending.signature = Some(signature);
+        message.first_failed_at.get_or_insert(self.now);
+        self.write_attempt(&mut message, AttemptEnd::Quarantined, Some(&failure), &ending)?;
+        let row = self.read_row(message.place)?;
+        self.insert_dead(&message, &row, set_aside, &failure, signature)?;
+        self.remove_live(&message)?;
+        if let Some(key) = &row.key {
+            self.key_dead(queue, key, number)?;
+        }
+        if let Some((stream, false)) = message.stream
+            && self.holds_stream(queue)?
+        {
+            self.execute("INSERT OR IGNORE INTO hold VALUES (?1, ?2, ?3)", params![stream, number as i64, self.now])?;
+        }
+        let tally = self.queue(queue)?.tally();
+        tally.active -= 1;
+        tally.live -= 1;
+        tally.dead += 1;
+        tally.quarantined += 1;
+        tally.failures += i64::from(set_aside != SetAside::Operator);
+        Ok(())
+    }
+
+    /// What this failure has in common with others, by the queue's own rules.
+    fn sign(&mut self, queue: i64, type_no: Option<i64>, failure: &Failure) -> Result<Signature, StoreError> {
+        let message_type = type_no.and_then(|no| self.state.type_names.get(&no).cloned());
+        let queue = self.queue(queue)?;
+        let subject = Subject {
+            queue: queue.name.as_str(),
+            message_type: message_type.as_ref().map(sickbay_core::MessageType::as_str),
+            reason: failure.reason.as_str(),
+            text: &failure.error,
+            schema_path: failure.schema_path.as_deref(),
+        };
+        Ok(Grouping::new(&queue.policy.grouping).signature(&subject))
+    }
+
+    fn insert_dead(
+        &mut self,
+        message: &Leased,
+        row: &MessageRow,
+        set_aside: SetAside,
+        failure: &Failure,
+        signature: Signature,
+    ) -> Result<(), StoreError> {
+        let c = &message.counters;
+        let delivered = (message.claim > 0).then(|| {
+            let id = message.place.id().map(|id| id.to_string()).unwrap_or_default();
+            format!("{}.{}.{id}", self.state.epoch, message.claim)
+        });
+        let stream_key = row.stream.map(|no| self.stream_key(no)).transpose()?.flatten();
+        self.execute(
+            "INSERT INTO dead (number, queue, priority, type, stream, stream_key, set_aside, kind, reason, signature, error,
+             deliveries, failures, crashes, charges, releases, expiries, replays, earlier, stages, history, last_delivery,
+             pushed_at, deadline_at, first_failed_at, last_failed_at, quarantined_at, key, headers, checksum,
+             payload_bytes, payload)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
+             ?23, ?24, ?25, ?26, ?26, ?27, ?28, ?29, ?30, ?31)",
+            params![
+                message.place.number() as i64,
+                message.place.queue(),
+                message.place.priority().get(),
+                row.type_no,
+                row.stream,
+                stream_key.map(|key| key.as_str().to_owned()),
+                set_aside.as_str(),
+                failure.kind.as_str(),
+                failure.reason.as_str(),
+                signature.to_bits() as i64,
+                cut(&clean_error(&failure.error)),
+                c.deliveries,
+                c.failures,
+                c.crashes,
+                c.charges,
+                c.releases,
+                c.expiries,
+                c.replays,
+                c.earlier,
+                message.stages.bits(),
+                message.history,
+                delivered,
+                row.pushed_at,
+                row.deadline_at,
+                message.first_failed_at.unwrap_or(self.now),
+                self.now,
+                row.key,
+                row.headers,
+                row.checksum,
+                row.payload.len() as i64,
+                &row.payload[..]
+            ],
+        )?;
+        Ok(())
+    }
+
+    /// Sends dead letters back.
+    pub(super) fn replay(&mut self, replays: Vec<Replay>) -> Result<Vec<Replayed>, StoreError> {
+        let mut targets = Vec::with_capacity(replays.len());
+        for replay in &replays {
+            targets.push(replay.queue.as_ref().map(|queue| self.queue_no(queue)).transpose()?);
+            if let Some(payload) = &replay.payload {
+                self.limits.check_payload(payload)?;
+            }
+        }
+        self.begin()?;
+        let mut answers = Vec::with_capacity(replays.len());
+        for (replay, target) in replays.into_iter().zip(targets) {
+            answers.push(self.replay_one(&replay, target)?);
+        }
+        Ok(answers)
+    }
+
+    fn replay_one(&mut self, replay: &Replay, target: Option<i64>) -> Result<Replayed, StoreError> {
+        let number = replay.id.number();
+        if let Some(answer) = self.refuses(Act::Replay, number)? {
+            return Ok(answer);
+        }
+        let Some(grave) = self.read_grave(number)? else { return Ok(Replayed::NotFound) };
+        let queue = target.unwrap_or(grave.queue);
+        if grave.row.expected_checksum(number) != grave.row.checksum {
+            let why = "its stored bytes are damaged; they are not the bytes that were pushed".to_owned();
+            return Ok(Replayed::Refused { why });
+        }
+        let place = self.unearth(&grave, queue, replay)?;
+        let mut message = Leased {
+            counters: grave.message.counters.replayed(),
+            cause: Some(Cause::Replayed),
+            due_at: self.now,
+            in_waiting: true,
+            place,
+            ..grave.message.clone()
+        };
+        let ending = Ending { started_at: self.now, ..Ending::default() };
+        self.write_attempt(&mut message, AttemptEnd::Replayed, None, &ending)?;
+        let state = match self.rejoin_stream(&grave, queue, place)? {
+            None => 0,
+            Some(first) => 3 * i64::from(!first),
+        };
+        self.put_waiting(&message, state)?;
+        self.count_replay(grave.queue, queue)?;
+        Ok(Replayed::Done)
+    }
+
+    fn count_replay(&mut self, from: i64, to: i64) -> Result<(), StoreError> {
+        let tally = self.queue(from)?.tally();
+        tally.dead -= 1;
+        tally.replayed += 1;
+        if from != to {
+            tally.pushed -= 1;
+        }
+        let tally = self.queue(to)?.tally();
+        tally.live += 1;
+        if from != to {
+            tally.pushed += 1;
+        }
+        Ok(())
+    }
+
+    /// Writes the message row again, with the old number and perhaps other bytes.
+    fn unearth(&mut self, grave: &Grave, queue: i64, replay: &Replay) -> Result<Place, StoreError> {
+        let number = replay.id.number();
+        let place = Place::parked(Band::new(queue, grave.priority), number);
+        let mut row = MessageRow { place: place.0, ..grave.row.clone() };
+        if let Some(key) = &grave.stream_key {
+            row.stream = Some(self.stream_no(queue, key)?);
+        }
+        if let Some(payload) = &replay.payload {
+            self.execute("INSERT OR IGNORE INTO original VALUES (?1, ?2)", params![number as i64, &row.payload[..]])?;
+            row.payload = payload.clone();
+        }
+        row.checksum = row.expected_checksum(number);
+        self.execute("DELETE FROM dead WHERE number = ?1", [number as i64])?;
+        insert_row(&mut self.prepare(INSERT_MESSAGE)?, &row)?;
+        Ok(place)
+    }
+
+    /// Back to its place in its stream; true if it is the first that may be claimed.
+    fn rejoin_stream(&mut self, grave: &Grave, queue: i64, place: Place) -> Result<Option<bool>, StoreError> {
+        let Some(key) = &grave.stream_key else { return Ok(None) };
+        if let Some(old) = grave.row.stream {
+            self.remove_hold(old, place.number())?;
+            if queue != grave.queue {
+                self.free_stream(old)?;
+            }
+        }
+        let stream = self.stream_no(queue, key)?;
+        Ok(Some(self.join_stream(stream, place, self.now)?))
+    }
+
+    /// Which road a message is on; `None` if there is no such message.
+    pub(super) fn status(&self, number: u64) -> Result<Option<Status>, StoreError> {
+        if self.state.leases.contains_key(&number) {
+            return Ok(Some(Status::Active));
+        }
+        let discarded: Option<bool> = self
+            .prepare("SELECT discarded_at IS NOT NULL FROM dead WHERE number = ?1")?
+            .query_row([number as i64], |row| row.get(0))
+            .optional()
+            .translated()?;
+        if let Some(discarded) = discarded {
+            return Ok(Some(if discarded { Status::Discarded } else { Status::Dead }));
+        }
+        let Some(place) = self.locate(number)? else { return Ok(None) };
+        let (due_at, now) = match self.read_live(place)? {
+            Some((message, _)) => ((message.counters.failures, Timestamp::from_millis(message.due_at)), self.now),
+            None => return Ok(None),
+        };
+        Ok(Some(door::waiting_status(due_at.0, due_at.1, Timestamp::from_millis(now))))
+    }
+
+    /// Why an act on a message is not possible; `None` if it is.
+    pub(super) fn refuses(&self, act: Act, number: u64) -> Result<Option<Replayed>, StoreError> {
+        Ok(match self.status(number)? {
+            None => Some(Replayed::NotFound),
+            Some(status) => act.refusal(status).map(|why| Replayed::Refused { why }),
+        })
+    }
+
+    pub(super) fn read_grave(&self, number: u64) -> Result<Option<Grave>, StoreError> {
+        self.prepare(
+            "SELECT queue, priority, type, stream, stream_key, deliveries, failures, crashes, charges, releases, expiries,
+             replays, earlier, stages, history, first_failed_at, 0, pushed_at, deadline_at, key,
+             headers, checksum, payload FROM dead WHERE number = ?1",
+        )?
+        .query_row([number as i64], |row| read_grave(row, number))
+        .optional()
+        .translated()
+    }
+}
+
+/// A dead letter as its row has it.
+pub(super) struct Grave {
+    pub(super) queue: i64,
+    pub(super) priority: Priority,
+    pub(super) stream_key: Option<String>,
+    pub(super) message: Leased,
+    pub(super) row: MessageRow,
+}
+
+fn read_grave(row: &Row<'_>, number: u64) -> rusqlite::Result<Grave> {
+    let priority = Priority::new(row.get(1)?).unwrap_or_default();
+    let queue: i64 = row.get(0)?;
+    let place = Place::parked(Band::new(queue, priority), number);
+    let message = Leased {
+        counters: read_counters(row, 5)?,
+        stages: Stages::from_bits(row.get(13)?),
+        history: row.get(14)?,
+        first_failed_at: row.get(15)?,
+        ..Leased::fresh(place, 0, row.get(2)?)
+    };
+    let original = MessageRow {
+        place: place.0,
+        type_no: row.get(2)?,
+        stream: row.get(3)?,
+        pushed_at: row.get(17)?,
+        deadline_at: row.get(18)?,
+        key: row.get(19)?,
+        headers: row.get(20)?,
+        checksum: row.get(21)?,
+        payload: bytes::Bytes::copy_from_slice(row.get_ref(22)?.as_blob()?),
+    };
+    Ok(Grave { queue, priority, stream_key: row.get(4)?, message, row: original })
+}
+
+/// How much of an error is kept where lists are searched.
+const SEARCHED_BYTES: usize = 2048;
+
+fn cut(error: &str) -> &str {
+    let end = (0..=SEARCHED_BYTES.min(error.len())).rev().find(|at| error.is_char_boundary(*at)).unwrap_or(0);
+    &error[..end]
+}

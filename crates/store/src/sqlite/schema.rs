@@ -1,0 +1,40 @@
+//! The schema and its forward migrations. Version `n` of the file is what the first `n` steps made.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use sickbay_core::StoreError;
+
+use super::failure::{Translate, foreign_file, newer_schema};
+
+/// "SICK": marks the file as ours.
+const APPLICATION_ID: i64 = 0x5349_434B;
+
+/// One step a released version; never edited afterwards.
+const STEPS: &[&str] = &[include_str!("schema.sql")];
+
+/// The version this program writes.
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+/// Brings the file to the version of this program, or says why it cannot.
+pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).translated();
+    let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
+    let tables = number("SELECT count(*) FROM sqlite_schema")?;
+    if application != APPLICATION_ID && (tables > 0 || application != 0) {
+        return Err(foreign_file(path));
+    }
+    if version > VERSION {
+        return Err(newer_schema(path, version, VERSION));
+    }
+    for (step, sql) in STEPS.iter().enumerate().skip(version.max(0) as usize) {
+        connection
+            .execute_batch(&format!(
+                "BEGIN IMMEDIATE;\n{sql}\nPRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {};\nCOMMIT;",
+                step + 1
+            ))
+            .translated()
+            .inspect_err(|_| drop(connection.execute_batch("ROLLBACK")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+-- Version 1.
+-- A message's place (its rowid) is queue << 45 | (9 - priority) << 41 | parked << 40 | number: the messages of one
+-- queue and priority lie side by side in the order of their numbers, so a claim reads them without an index.
+
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE queue (
+    no     INTEGER PRIMARY KEY,
+    name   TEXT    NOT NULL UNIQUE,
+    policy TEXT    NOT NULL,
+    paused INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+-- What the queues hold and what went through them; one row a queue, written by every commit that touches it.
+CREATE TABLE tally (
+    queue       INTEGER PRIMARY KEY,
+    live        INTEGER NOT NULL,
+    active      INTEGER NOT NULL,
+    dead        INTEGER NOT NULL,
+    discarded   INTEGER NOT NULL,
+    pushed      INTEGER NOT NULL,
+    completed   INTEGER NOT NULL,
+    duplicates  INTEGER NOT NULL,
+    failures    INTEGER NOT NULL,
+    quarantined INTEGER NOT NULL,
+    replayed    INTEGER NOT NULL,
+    removed     INTEGER NOT NULL
+) STRICT;
+
+-- The last number given to a message: it never goes back.
+CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), last_number INTEGER NOT NULL) STRICT;
+INSERT INTO mark VALUES (1, 0);
+
+CREATE TABLE type (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
+
+CREATE TABLE type_gate (
+    queue INTEGER NOT NULL,
+    type  INTEGER NOT NULL,
+    gate  INTEGER NOT NULL CHECK (gate BETWEEN 1 AND 3),  -- 1 paused, 2 tripped, 3 probing
+    probes_left INTEGER NOT NULL,
+    PRIMARY KEY (queue, type)
+) STRICT, WITHOUT ROWID;
+
+-- Messages that wait or are leased. Rows never change.
+CREATE TABLE message (
+    place       INTEGER PRIMARY KEY,
+    type        INTEGER,
+    pushed_at   INTEGER NOT NULL,
+    deadline_at INTEGER,
+    stream      INTEGER,
+    key         TEXT,
+    headers     BLOB,
+    checksum    INTEGER NOT NULL,
+    payload     BLOB NOT NULL
+) STRICT;
+
+-- What is known beyond the message row of those that are not simply next: delayed, failed, given back, heads of
+-- streams, suspects, held types. A fresh message has no row here.
+CREATE TABLE waiting (
+    place       INTEGER PRIMARY KEY,
+    number      INTEGER NOT NULL,
+    band        INTEGER NOT NULL,                               -- queue << 4 | (9 - priority)
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4), -- 0 due, 1 leased, 2 type held, 3 blocked, 4 suspect
+    due_at      INTEGER NOT NULL,
+    type        INTEGER,
+    claim       INTEGER,
+    deliveries  INTEGER NOT NULL DEFAULT 0,
+    failures    INTEGER NOT NULL DEFAULT 0,
+    crashes     INTEGER NOT NULL DEFAULT 0,
+    charges     INTEGER NOT NULL DEFAULT 0,
+    releases    INTEGER NOT NULL DEFAULT 0,
+    expiries    INTEGER NOT NULL DEFAULT 0,
+    replays     INTEGER NOT NULL DEFAULT 0,
+    earlier     INTEGER NOT NULL DEFAULT 0,
+    stages      INTEGER NOT NULL DEFAULT 0,
+    cause       INTEGER,
+    suspect     INTEGER NOT NULL DEFAULT 0,
+    history     INTEGER NOT NULL DEFAULT 0,                     -- rows in attempt
+    first_failed_at INTEGER
+) STRICT;
+CREATE INDEX waiting_due ON waiting (band, due_at, number) WHERE state = 0;
+CREATE INDEX waiting_held ON waiting (band >> 4, type, due_at) WHERE state = 2;
+CREATE INDEX waiting_suspect ON waiting (place) WHERE state = 4;
+
+-- One row a claimed batch: who holds which messages. It makes a delivery durable before its handler runs.
+CREATE TABLE claim (
+    no         INTEGER PRIMARY KEY,
+    process    INTEGER NOT NULL,
+    worker     TEXT    NOT NULL,
+    claimed_at INTEGER NOT NULL,
+    places     BLOB    NOT NULL
+) STRICT;
+
+CREATE TABLE stream (
+    no    INTEGER PRIMARY KEY,
+    queue INTEGER NOT NULL,
+    key   TEXT    NOT NULL,
+    UNIQUE (queue, key)
+) STRICT;
+
+CREATE TABLE entry (
+    stream   INTEGER NOT NULL,
+    deferred INTEGER NOT NULL,
+    number   INTEGER NOT NULL,
+    place    INTEGER NOT NULL,
+    due_at   INTEGER NOT NULL,
+    PRIMARY KEY (stream, deferred, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE hold (
+    stream INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    since  INTEGER NOT NULL,
+    PRIMARY KEY (stream, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE key (
+    queue INTEGER NOT NULL,
+    key   TEXT    NOT NULL,
+    owner INTEGER NOT NULL,
+    state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 2), -- 0 live, 1 done, 2 dead
+    done_until INTEGER,
+    PRIMARY KEY (queue, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX key_done ON key (done_until) WHERE state = 1;
+
+CREATE TABLE origin (
+    queue  INTEGER NOT NULL,
+    origin TEXT    NOT NULL,
+    number INTEGER NOT NULL,
+    adopted_at INTEGER NOT NULL,
+    PRIMARY KEY (queue, origin)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE dead (
+    no          INTEGER PRIMARY KEY AUTOINCREMENT,
+    number      INTEGER NOT NULL UNIQUE,
+    queue       INTEGER NOT NULL,
+    priority    INTEGER NOT NULL,
+    type        INTEGER,
+    stream      INTEGER,
+    stream_key  TEXT,
+    set_aside   TEXT    NOT NULL,
+    kind        TEXT    NOT NULL,
+    reason      TEXT    NOT NULL,
+    signature   INTEGER NOT NULL,
+    error       TEXT    NOT NULL,
+    deliveries  INTEGER NOT NULL,
+    failures    INTEGER NOT NULL,
+    crashes     INTEGER NOT NULL,
+    charges     INTEGER NOT NULL,
+    releases    INTEGER NOT NULL,
+    expiries    INTEGER NOT NULL,
+    replays     INTEGER NOT NULL,
+    earlier     INTEGER NOT NULL,
+    stages      INTEGER NOT NULL,
+    history     INTEGER NOT NULL,
+    last_delivery   TEXT,
+    pushed_at       INTEGER NOT NULL,
+    deadline_at     INTEGER,
+    first_failed_at INTEGER NOT NULL,
+    last_failed_at  INTEGER NOT NULL,
+    quarantined_at  INTEGER NOT NULL,
+    discarded_at    INTEGER,
+    discarded_why   TEXT,
+    key         TEXT,
+    headers     BLOB,
+    checksum    INTEGER NOT NULL,
+    payload_bytes INTEGER NOT NULL,
+    payload     BLOB NOT NULL
+) STRICT;
+CREATE INDEX dead_queue ON dead (queue, no) WHERE discarded_at IS NULL;
+CREATE INDEX dead_signature ON dead (signature, no) WHERE discarded_at IS NULL;
+CREATE INDEX dead_reason ON dead (reason, queue, no) WHERE discarded_at IS NULL;
+CREATE INDEX dead_discarded ON dead (queue, discarded_at, no) WHERE discarded_at IS NOT NULL;
+
+CREATE TABLE attempt (
+    message    INTEGER NOT NULL,
+    ordinal    INTEGER NOT NULL,
+    number     INTEGER NOT NULL,
+    started_at INTEGER NOT NULL,
+    ended_at   INTEGER NOT NULL,
+    worker     TEXT    NOT NULL,
+    end        TEXT    NOT NULL,
+    kind       TEXT,
+    reason     TEXT,
+    error      TEXT,     -- the first line; what follows it is in trace, once for all who share it
+    trace      INTEGER,
+    code       TEXT,
+    retry_after_ms INTEGER,
+    schema_path TEXT,
+    signature  INTEGER,
+    ran_us     INTEGER,
+    output     TEXT,
+    PRIMARY KEY (message, ordinal)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE trace (hash INTEGER PRIMARY KEY, uses INTEGER NOT NULL, text TEXT NOT NULL) STRICT;
+
+-- The bytes a message was pushed with, where a replay changed them.
+CREATE TABLE original (message INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT;

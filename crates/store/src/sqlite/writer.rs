@@ -1,0 +1,343 @@
+//! The one thread that writes. It takes every operation that waits, carries them all out in one
+//! transaction, serves the claims that wait, commits once, and only then answers.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+use rusqlite::Connection;
+use sickbay_core::port::{Claim, Exchange, Exchanged};
+use sickbay_core::{Clock, Decision, ErrorKind, StoreError, Timestamp};
+use tokio::sync::oneshot;
+
+use super::failure::Translate;
+use super::file::File;
+use super::state::State;
+use super::tx::Tx;
+use super::{Policies, load, recover};
+use crate::door::Limits;
+
+/// How many operations share a commit at most.
+const OPERATIONS_MAX: usize = 4096;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+/// Called after the commit, with what came of it.
+pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// Carries an operation out; answers later. `Err` if the transaction cannot go on.
+pub(super) type Act = Box<dyn FnOnce(&mut Tx<'_>) -> (Answer, Result<(), StoreError>) + Send>;
+
+/// What the writer is asked to do.
+pub(super) enum Op {
+    /// Anything that is answered after the next commit.
+    Act(Act),
+    /// Settlements and a claim that may wait.
+    Exchange(Exchange, Reply<Exchanged>),
+    /// The clock moved.
+    Tick,
+    /// Stop, tidily or as if the process had died.
+    Close { tidily: bool },
+}
+
+/// A claim that waits for something to become eligible.
+struct Waiting {
+    claim: Claim,
+    until: i64,
+    reply: Reply<Exchanged>,
+}
+
+/// An exchange whose answer goes out after the commit.
+struct Served {
+    reply: Reply<Exchanged>,
+    answer: Exchanged,
+}
+
+/// The writer's own things.
+pub(super) struct Writer {
+    pub(super) file: File,
+    pub(super) state: State,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) limits: Limits,
+    pub(super) policies: Arc<Policies>,
+    pub(super) last_now: i64,
+    waiting: Vec<Waiting>,
+}
+
+/// What one turn gathers until its commit.
+#[derive(Default)]
+struct Turn {
+    answers: Vec<Answer>,
+    served: Vec<Served>,
+    close: Option<bool>,
+    /// A claim wants to be asked again at once.
+    again: bool,
+}
+
+impl Writer {
+    pub(super) fn new(
+        file: File,
+        state: State,
+        clock: Arc<dyn Clock>,
+        limits: Limits,
+        policies: Arc<Policies>,
+    ) -> Self {
+        Self { file, state, clock, limits, policies, last_now: 0, waiting: Vec::new() }
+    }
+
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self, operations: &Receiver<Op>) {
+        let mut again = false;
+        loop {
+            let mut turn = Turn::default();
+            let first = if again { operations.try_recv().ok() } else { self.wait(operations) };
+            let mut batch = Vec::new();
+            batch.extend(first);
+            while batch.len() < OPERATIONS_MAX
+                && let Ok(operation) = operations.try_recv()
+            {
+                batch.push(operation);
+            }
+            self.turn(batch, &mut turn);
+            again = turn.again;
+            if let Some(tidily) = turn.close {
+                return self.close(tidily);
+            }
+        }
+    }
+
+    /// Blocks until an operation comes or something happens by itself.
+    fn wait(&mut self, operations: &Receiver<Op>) -> Option<Op> {
+        let claims = self.waiting.iter().map(|waiting| waiting.until).min().unwrap_or(i64::MAX);
+        let next = self.state.next_event(self.last_now).min(claims);
+        let received = if next == i64::MAX {
+            operations.recv().map_err(|_| RecvTimeoutError::Disconnected)
+        } else {
+            match self.clock.wait_for(Timestamp::from_millis(next)) {
+                Some(timeout) => operations.recv_timeout(timeout),
+                None if next <= self.clock.now().millis() => Err(RecvTimeoutError::Timeout),
+                None => operations.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            }
+        };
+        match received {
+            Ok(operation) => Some(operation),
+            Err(RecvTimeoutError::Timeout) => Some(Op::Tick),
+            Err(RecvTimeoutError::Disconnected) => Some(Op::Close { tidily: true }),
+        }
+    }
+
+    /// One transaction.
+    fn turn(&mut self, batch: Vec<Op>, turn: &mut Turn) {
+        self.last_now = self.last_now.max(self.clock.now().millis());
+        let mut open = false;
+        let result = self.carry_out(batch, turn, &mut open).and_then(|()| self.commit(&mut open));
+        if let Err(error) = &result {
+            turn.again = false;
+            self.give_up(error, open);
+        }
+        self.answer(turn, &result);
+        if result.is_ok() {
+            self.file.checkpoint_if_due();
+        }
+    }
+
+    fn carry_out(&mut self, batch: Vec<Op>, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {
+        let mut failure = Ok(());
+        self.tx(open).expire_leases()?;
+        for operation in batch {
+            match operation {
+                // What comes after a failure is not carried out, but everybody is answered.
+                Op::Act(_) | Op::Exchange(..) if failure.is_err() => {
+                    let error = failure.clone().err();
+                    refuse(operation, error);
+                }
+                Op::Act(act) => {
+                    let (answer, result) = act(&mut self.tx(open));
+                    turn.answers.push(answer);
+                    failure = result;
+                }
+                Op::Exchange(exchange, reply) => failure = self.exchange(exchange, reply, turn, open),
+                Op::Tick => {}
+                Op::Close { tidily } => turn.close = Some(tidily),
+            }
+        }
+        failure?;
+        self.tx(open).reopen_some()?;
+        if turn.close.is_none() {
+            self.serve_waiting(turn, open)?;
+        }
+        Ok(())
+    }
+
+    fn tx<'a>(&'a mut self, open: &'a mut bool) -> Tx<'a> {
+        Tx { connection: &self.file.connection, state: &mut self.state, now: self.last_now, limits: &self.limits, open }
+    }
+
+    fn exchange(
+        &mut self,
+        exchange: Exchange,
+        reply: Reply<Exchanged>,
+        turn: &mut Turn,
+        open: &mut bool,
+    ) -> Result<(), StoreError> {
+        if let Err(error) = self.check_exchange(&exchange) {
+            drop(reply.send(Err(error)));
+            return Ok(());
+        }
+        let settles = !exchange.settlements.is_empty();
+        let settled = self.tx(open).settle(exchange.settlements)?;
+        let mut deliveries = Vec::new();
+        if let Some(claim) = exchange.claim {
+            let earlier = self.waiting.iter().any(|waiting| waiting.claim.queue == claim.queue);
+            let now = self.last_now;
+            if settles || !earlier {
+                let claimed = self.tx(open).claim(&claim)?;
+                turn.again |= claimed.again;
+                deliveries = claimed.deliveries;
+            }
+            if deliveries.is_empty() && !settles && !claim.wait.is_zero() {
+                let until = now.saturating_add(i64::try_from(claim.wait.as_millis()).unwrap_or(i64::MAX));
+                self.waiting.push(Waiting { claim, until, reply });
+                return Ok(());
+            }
+        }
+        turn.served.push(Served { reply, answer: Exchanged { settled, deliveries } });
+        Ok(())
+    }
+
+    /// Refuses an exchange before any of it is carried out.
+    fn check_exchange(&self, exchange: &Exchange) -> Result<(), StoreError> {
+        let known = &self.state.queue_by_name;
+        if let Some(claim) = exchange.claim.as_ref().filter(|claim| !known.contains_key(&claim.queue)) {
+            let names = known.keys().map(sickbay_core::QueueName::as_str);
+            return Err(crate::door::unknown_queue(&claim.queue, names));
+        }
+        let effects = exchange.settlements.iter().filter_map(|settlement| settlement.effect.as_ref());
+        match effects.into_iter().all(|effect| effect.is::<super::SqliteEffect>()) {
+            true => Ok(()),
+            false => Err(crate::door::foreign_effect()),
+        }
+    }
+
+    /// Serves the claims that wait, the oldest first.
+    fn serve_waiting(&mut self, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {
+        let now = self.last_now;
+        for waiting in std::mem::take(&mut self.waiting) {
+            if waiting.reply.is_closed() {
+                continue;
+            }
+            let claimed = match self.tx(open).claim(&waiting.claim) {
+                Ok(claimed) => claimed,
+                Err(error) => {
+                    self.waiting.push(waiting);
+                    return Err(error);
+                }
+            };
+            turn.again |= claimed.again;
+            if claimed.deliveries.is_empty() && waiting.until > now {
+                self.waiting.push(waiting);
+            } else {
+                let answer = Exchanged { settled: Vec::new(), deliveries: claimed.deliveries };
+                turn.served.push(Served { reply: waiting.reply, answer });
+            }
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, open: &mut bool) -> Result<(), StoreError> {
+        let mut tx = self.tx(open);
+        tx.drop_ended_claims()?;
+        if *tx.open {
+            tx.write_tallies()?;
+            tx.prepare("COMMIT")?.execute([]).translated()?;
+            *open = false;
+        }
+        Ok(())
+    }
+
+    /// The transaction failed: what is remembered may be ahead of the file, so it is read again.
+    fn give_up(&mut self, error: &StoreError, open: bool) {
+        if open {
+            drop(self.file.connection.execute_batch("ROLLBACK"));
+        }
+        if error.kind() != ErrorKind::Full
+            && let Err(error) = self.file.reopen()
+        {
+            self.policies.fail(error);
+            return;
+        }
+        match reload(&self.file.connection, &self.state, self.last_now) {
+            Ok(state) => self.state = state,
+            Err(error) => self.policies.fail(error),
+        }
+    }
+
+    /// Tells everybody. What nobody waits for any more is given back.
+    fn answer(&mut self, turn: &mut Turn, result: &Result<(), StoreError>) {
+        if result.is_ok() {
+            self.policies.publish(&mut self.state);
+        }
+        for answer in turn.answers.drain(..) {
+            answer(result.clone());
+        }
+        let mut unwanted = Vec::new();
+        for served in turn.served.drain(..) {
+            let answer = result.clone().map(|()| served.answer);
+            if let Err(Ok(answer)) = served.reply.send(answer) {
+                unwanted.extend(answer.deliveries.iter().map(|delivery| delivery.message.id.number()));
+            }
+        }
+        if !unwanted.is_empty() {
+            self.give_back(&unwanted);
+        }
+    }
+
+    fn give_back(&mut self, numbers: &[u64]) {
+        let mut open = false;
+        let result = (|| {
+            for number in numbers {
+                self.tx(&mut open).give_back(*number)?;
+            }
+            self.commit(&mut open)
+        })();
+        if let Err(error) = result {
+            self.give_up(&error, open);
+        }
+    }
+
+    /// A tidy stop gives back what was handed out and says in the file that it was one.
+    fn close(mut self, tidily: bool) {
+        if !tidily {
+            return;
+        }
+        let numbers: Vec<u64> = self.state.leases.keys().copied().collect();
+        self.give_back(&numbers);
+        drop(load::set_meta(&self.file.connection, "clean", 1));
+    }
+}
+
+impl Tx<'_> {
+    /// Gives a message back that never reached a handler.
+    fn give_back(&mut self, number: u64) -> Result<(), StoreError> {
+        self.begin()?;
+        let Some((message, ending)) = self.take_lease(number) else { return Ok(()) };
+        let stream = message.stream;
+        self.carry_out(message, Decision::Release { after: std::time::Duration::ZERO }, ending)?;
+        match stream {
+            Some((stream, _)) => self.unlease_stream(stream),
+            None => Ok(()),
+        }
+    }
+}
+
+fn refuse(operation: Op, error: Option<StoreError>) {
+    if let (Op::Exchange(_, reply), Some(error)) = (operation, error) {
+        drop(reply.send(Err(error)));
+    }
+}
+
+/// Reads what is remembered again; leases that the file still knows go on.
+fn reload(connection: &Connection, before: &State, now: i64) -> Result<State, StoreError> {
+    let mut state = load::load(connection)?;
+    state.epoch = before.epoch;
+    state.last_claim = before.last_claim;
+    recover::restore_leases(connection, &mut state, before, now)?;
+    Ok(state)
+}

@@ -1,0 +1,4 @@
+//! All tests of the stores, in one program.
+
+mod memory;
+mod model;

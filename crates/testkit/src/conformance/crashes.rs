@@ -1,0 +1,180 @@
+//! Processes die (rules 17 and 18, A9, I5, I6).
+
+use sickbay_core::decide::SetAside;
+use sickbay_core::delivery::Cause;
+use sickbay_core::message::Status;
+use sickbay_core::quarantine::AttemptEnd;
+use sickbay_core::settlement::Settled;
+use sickbay_core::{Failure, QueuePolicy, Reason, Settlement};
+
+use super::bench::{Bench, good, message, process, queue, retrying, stream};
+use crate::fixture::Fixture;
+
+/// Rule 17.
+pub async fn what_a_dead_process_held_is_suspect_at_once(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.push_all(vec![message("a"), message("b"), message("c")]).await;
+    let held = bench.take(bench.claim_as(process(1), 2)).await;
+    let other = bench.take(bench.claim_as(process(2), 1)).await;
+    assert_eq!(good(bench.store().process_died(process(1), "signal 9".into()).await), 2);
+    assert_eq!(good(bench.store().process_died(process(1), "signal 9".into()).await), 0, "it dies once");
+    for delivery in &held {
+        let view = bench.view(delivery.message.id).await;
+        assert!(view.suspect && view.status == Status::Pending);
+        assert_eq!((view.counters.crashes, view.counters.charges), (1, 0), "not alone: not charged");
+        assert_eq!((view.cause, view.history[0].end), (Some(Cause::Crashed), AttemptEnd::Crashed));
+        assert_eq!(bench.settle(Settlement::complete(delivery.token())).await, Settled::LeaseLost);
+    }
+    bench.done(&other[0]).await;
+}
+
+/// Rule 17.
+pub async fn the_evidence_of_a_death_is_kept(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { crash_budget: 2, ..QueuePolicy::default() }).await;
+    let id = bench.push(message("a")).await;
+    for _ in 0..2 {
+        bench.take(bench.claim_as(process(1), 1)).await;
+        good(bench.store().process_died(process(1), "signal 11, core dumped\0".into()).await);
+    }
+    let view = bench.view(id).await;
+    for attempt in &view.history {
+        let failure = attempt.failure.as_ref().unwrap_or_else(|| panic!("no evidence"));
+        assert_eq!(failure.reason, Reason::Crash);
+        assert_eq!(failure.error, "signal 11, core dumped\\u{0}");
+    }
+    let dead = view.dead.unwrap_or_else(|| panic!("not dead"));
+    assert_eq!((dead.set_aside, dead.reason), (SetAside::CrashBudgetSpent, Reason::Crash));
+}
+
+/// Rule 17.
+pub async fn a_store_whose_process_died_finds_it_out_when_it_is_opened(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let id = bench.push(message("a")).await;
+    let lost = bench.lease_one().await;
+    bench.f.crash();
+    let view = bench.view(id).await;
+    assert!(view.suspect);
+    assert_eq!((view.counters.crashes, view.counters.charges, view.counters.deliveries), (1, 1, 1));
+    assert_eq!(bench.settle(Settlement::complete(lost.token())).await, Settled::LeaseLost);
+    let again = bench.lease_one().await;
+    assert!(again.suspect && again.token().epoch > lost.token().epoch);
+    bench.done(&again).await;
+}
+
+/// A9, I5.
+pub async fn a_lone_killer_is_quarantined_after_exactly_its_budget(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    for budget in 0..=5u32 {
+        bench.define("q", QueuePolicy { crash_budget: budget, ..QueuePolicy::default() }).await;
+        let id = bench.push(message("a")).await;
+        let mut deaths = 0;
+        while bench.view(id).await.status != Status::Dead {
+            assert_eq!(bench.take(bench.claim_as(process(1), 9)).await.len(), 1);
+            good(bench.store().process_died(process(1), "signal 9".into()).await);
+            deaths += 1;
+        }
+        assert_eq!(deaths, budget.max(1), "with a budget of {budget}");
+    }
+}
+
+/// A9, I6.
+pub async fn an_innocent_that_was_there_every_time_is_never_quarantined(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { crash_budget: 1, ..QueuePolicy::default() }).await;
+    let killer = bench.push(message("killer")).await;
+    let innocents = bench.push_all((0..5).map(|_| message("innocent")).collect()).await;
+    let mut rounds = 0;
+    while bench.stats().await.completed < 5 {
+        rounds += 1;
+        assert!(rounds < 50, "it does not end");
+        let held = bench.take(bench.claim_as(process(rounds), 9)).await;
+        if held.iter().any(|delivery| delivery.message.id == killer) {
+            good(bench.store().process_died(process(rounds), "signal 9".into()).await);
+            continue;
+        }
+        for delivery in &held {
+            bench.done(delivery).await;
+        }
+    }
+    assert_eq!(bench.view(killer).await.status, Status::Dead);
+    assert_eq!(innocents.len(), 5);
+    assert_eq!(bench.stats().await.dead, 1);
+}
+
+/// Rule 18.
+pub async fn a_process_with_a_suspect_in_hand_gets_nothing_else(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.define("r", QueuePolicy::default()).await;
+    let id = bench.push(message("a")).await;
+    bench.lease_one().await;
+    bench.f.crash();
+    let mut other = message("b");
+    other.queue = queue("r");
+    bench.push(other).await;
+    bench.push(message("c")).await;
+    let suspect = bench.lease(9).await;
+    assert_eq!((suspect.len(), suspect[0].message.id, suspect[0].suspect), (1, id, true));
+    assert!(bench.lease(9).await.is_empty());
+    let mut claim = bench.claim(9);
+    claim.queue = queue("r");
+    assert!(bench.take(claim.clone()).await.is_empty(), "not from another queue either");
+    assert_eq!(bench.take(bench.claim_as(process(7), 9)).await.len(), 1, "others go on");
+    bench.done(&suspect[0]).await;
+    assert_eq!(bench.take(claim).await.len(), 1);
+}
+
+/// Rule 18.
+pub async fn a_failure_or_a_quarantine_clears_the_suspicion(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, retrying(2, 1)).await;
+    let id = bench.push(message("a")).await;
+    bench.lease_one().await;
+    bench.f.crash();
+    let suspect = bench.lease_one().await;
+    assert!(suspect.suspect);
+    bench.fail(&suspect, Failure::transient("no")).await;
+    assert!(!bench.view(id).await.suspect);
+    bench.advance(1).await;
+    assert!(!bench.lease_one().await.suspect);
+    bench.f.crash();
+    let suspect = bench.lease_one().await;
+    bench.fail(&suspect, Failure::transient("no")).await;
+    bench.replay(id).await;
+    assert!(!bench.lease_one().await.suspect, "a replay begins without suspicion");
+}
+
+/// Rules 18 and 9: what cannot be claimed holds nobody up.
+pub async fn a_suspect_that_cannot_be_claimed_holds_nobody_up(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.define("r", QueuePolicy::default()).await;
+    let mut elsewhere = message("a");
+    elsewhere.queue = queue("r");
+    bench.push(elsewhere).await;
+    let mut claim = bench.claim(1);
+    claim.queue = queue("r");
+    bench.take(claim.clone()).await;
+    bench.f.crash();
+    claim.process = bench.f.process();
+    claim.max = 0;
+    bench.take(claim.clone()).await;
+    bench.push(message("b")).await;
+    good(bench.store().set_paused(&queue("r"), true).await);
+    assert_eq!(bench.lease(1).await.len(), 1, "the suspect is in a paused queue");
+}
+
+/// Rules 17 and 20.
+pub async fn a_suspect_keeps_its_place_in_its_stream(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let ids: Vec<_> = bench
+        .push_all((0..3).map(|_| message("x").stream(stream("s"))).collect())
+        .await
+        .iter()
+        .map(|pushed| pushed.id())
+        .collect();
+    assert_eq!(bench.lease_ids(2).await, ids[..2]);
+    bench.f.crash();
+    for id in &ids[..2] {
+        let suspect = bench.lease(9).await;
+        assert_eq!((suspect.len(), suspect[0].message.id, suspect[0].suspect), (1, *id, true));
+        bench.done(&suspect[0]).await;
+    }
+    assert_eq!(bench.lease_ids(9).await, ids[2..]);
+}

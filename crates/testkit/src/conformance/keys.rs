@@ -1,0 +1,121 @@
+//! Idempotency keys (rules 4 to 6, A10).
+
+use sickbay_core::port::Pushed;
+use sickbay_core::{Failure, QueuePolicy, Settlement};
+
+use super::bench::{Bench, good, key, message, queue, retrying, seconds};
+use crate::fixture::Fixture;
+
+/// Rule 4.
+pub async fn two_of_one_key_in_one_batch_are_one_message(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let pushed = bench.push_all(vec![message("a").key(key("k")), message("b").key(key("k"))]).await;
+    assert_eq!(pushed[1], Pushed::Duplicate(pushed[0].id()));
+    let stats = bench.stats().await;
+    assert_eq!((stats.pushed, stats.pending, stats.duplicates), (1, 1, 1));
+}
+
+/// Rule 4.
+pub async fn a_key_stands_while_its_owner_waits_for_a_retry(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, retrying(3, 60)).await;
+    let id = bench.push(message("a").key(key("k"))).await;
+    let delivery = bench.lease_one().await;
+    bench.fail(&delivery, Failure::transient("later")).await;
+    assert_eq!(bench.push_all(vec![message("b").key(key("k"))]).await, [Pushed::Duplicate(id)]);
+}
+
+/// Rule 5.
+pub async fn a_window_of_zero_forgets_a_key_at_once(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { key_window: seconds(0), ..QueuePolicy::default() }).await;
+    bench.push(message("a").key(key("k"))).await;
+    let delivery = bench.lease_one().await;
+    bench.done(&delivery).await;
+    assert!(!good(bench.store().is_done(&queue("q"), &key("k")).await));
+    bench.push(message("b").key(key("k"))).await;
+}
+
+/// Rule 5.
+pub async fn a_key_is_done_from_completion_until_its_window_has_passed(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { key_window: seconds(60), ..QueuePolicy::default() }).await;
+    let is_done = async |bench: &Bench<'_>| good(bench.store().is_done(&queue("q"), &key("k")).await);
+    assert!(!is_done(&bench).await);
+    bench.push(message("a").key(key("k"))).await;
+    let delivery = bench.lease_one().await;
+    assert!(!is_done(&bench).await);
+    bench.done(&delivery).await;
+    assert!(is_done(&bench).await);
+    bench.advance(59).await;
+    assert!(is_done(&bench).await);
+    bench.advance(1).await;
+    assert!(!is_done(&bench).await);
+}
+
+/// Rule 5.
+pub async fn a_done_key_survives_a_crash(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let id = bench.push(message("a").key(key("k"))).await;
+    let delivery = bench.lease_one().await;
+    bench.done(&delivery).await;
+    bench.f.crash();
+    assert_eq!(bench.push_all(vec![message("b").key(key("k"))]).await, [Pushed::Duplicate(id)]);
+}
+
+/// Rule 6: seed 003's duplicate replay.
+pub async fn a_replayed_message_whose_key_is_done_is_completed_unrun(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let old = bench.dead(message("a").key(key("k"))).await;
+    bench.push(message("b").key(key("k"))).await;
+    let delivery = bench.lease_one().await;
+    bench.done(&delivery).await;
+    bench.replay(old).await;
+    assert!(bench.lease(1).await.is_empty());
+    assert!(bench.find(old).await.is_none());
+    let stats = bench.stats().await;
+    assert_eq!((stats.completed, stats.duplicates), (2, 1));
+}
+
+/// Rule 6.
+pub async fn a_message_that_waits_for_its_key_costs_the_claim_nothing(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let old = bench.dead(message("a").key(key("k"))).await;
+    let owner = bench.push(message("b").key(key("k"))).await;
+    let other = bench.push(message("c")).await;
+    bench.replay(old).await;
+    assert_eq!(bench.lease_ids(9).await, [owner, other]);
+    let view = bench.view(old).await;
+    assert_eq!(view.counters.deliveries, 0, "waiting for a key was counted");
+    assert_eq!(view.due_at, Some(bench.now().plus(seconds(1))));
+}
+
+/// Rule 6.
+pub async fn a_key_whose_owner_died_goes_back_to_the_replayed_message(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let old = bench.dead(message("a").key(key("k"))).await;
+    let new = bench.dead(message("b").key(key("k"))).await;
+    bench.replay(old).await;
+    let delivery = bench.lease_one().await;
+    assert_eq!(delivery.message.id, old);
+    assert_eq!(bench.push_all(vec![message("c").key(key("k"))]).await, [Pushed::Duplicate(old)]);
+    bench.done(&delivery).await;
+    bench.replay(new).await;
+    assert!(bench.lease(1).await.is_empty(), "the key is done");
+    assert!(bench.find(new).await.is_none());
+}
+
+/// Rule 15, A10.
+pub async fn effect_key_and_acknowledgement_commit_together_or_not_at_all(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.push(message("a").key(key("k"))).await;
+    let delivery = bench.lease_one().await;
+    let mut settlement = Settlement::complete(delivery.token());
+    settlement.effect = Some(bench.f.effect("fail"));
+    let answer = bench.settle(settlement).await;
+    assert!(matches!(answer, sickbay_core::settlement::Settled::EffectFailed { .. }), "{answer:?}");
+    assert!(bench.f.effects().is_empty());
+    assert!(!good(bench.store().is_done(&queue("q"), &key("k")).await));
+    let mut settlement = Settlement::complete(delivery.token());
+    settlement.effect = Some(bench.f.effect("row"));
+    assert_eq!(bench.settle(settlement).await, sickbay_core::settlement::Settled::Applied);
+    assert_eq!(bench.f.effects(), ["row"]);
+    assert!(good(bench.store().is_done(&queue("q"), &key("k")).await));
+}
