@@ -158,7 +158,8 @@ fn codes() -> Vec<Rule> {
 /// The body or answer could not be read.
 const UNREADABLE: &str = concat!(
     r"deserializ|unmarshal|\bserialization ?error|malformed|unexpected token",
-    r"|unexpected end of (?:json|input|file|stream)|(?:cannot|can't|could not|couldn't|failed to|unable to) (?:parse|decode)",
+    r"|unexpected end of (?:json|input|file|stream)",
+    r"|(?:cannot|can't|could not|couldn't|failed to|unable to) (?:parse|decode)",
     r"|pars(?:e|ing) error|json ?decode|decod(?:e|ing) error|\bdecodeerror|invalid (?:json|utf-?8|xml|encoding)",
     r"|expected value at line|not valid (?:json|utf-?8|xml)",
 );
@@ -201,17 +202,22 @@ const DATABASE_BUSY: &str = concat!(
 );
 
 const NETWORK: &str = concat!(
-    r"\be(?:connreset|connrefused|connaborted|pipe|timedout|sockettimedout|hostunreach|hostdown|netunreach|netdown|netreset|notfound|ai_again)\b",
-    r"|connection[ _-]?(?:was |is |has been |got )?(?:forcibly |unexpectedly )?(?:reset|refused|closed|aborted|lost|dropped|terminated|error|failed|failure)",
-    r"|(?:lost|closed|no) connection|(?:bad|invalid) connection(?:$|[.,:;\n])|gone away|broken ?pipe|network[ _-]?(?:is )?(?:error|failure|unreachable|down|unavailable)",
-    r"|\bnetwork (?:connection|problem|issue)|(?:host|destination) (?:is )?(?:unreachable|down|not found)|no route to host|no such host",
-    r"|name resolution|name or service not known|nodename nor servname|getaddrinfo|\bdns (?:error|lookup|failure)|socket hang up",
+    r"\be(?:connreset|connrefused|connaborted|pipe|timedout|sockettimedout|hostunreach|hostdown)\b",
+    r"|\be(?:netunreach|netdown|netreset|notfound|ai_again)\b",
+    r"|connection[ _-]?(?:was |is |has been |got )?(?:forcibly |unexpectedly )?",
+    r"(?:reset|refused|closed|aborted|lost|dropped|terminated|error|failed|failure)",
+    r"|(?:lost|closed|no) connection|(?:bad|invalid) connection(?:$|[.,:;\n])|gone away|broken ?pipe",
+    r"|network[ _-]?(?:is )?(?:error|failure|unreachable|down|unavailable|connection|problem|issue)",
+    r"|(?:host|destination) (?:is )?(?:unreachable|down|not found)|no route to host|no such host",
+    r"|name resolution|name or service not known|nodename nor servname|getaddrinfo",
+    r"|\bdns (?:error|lookup|failure)|socket hang up",
 );
 
 const TIMED_OUT: &str = concat!(
     r"timed[ -]?out|deadline exceeded|time-?out ?(?:error|exception)",
     r"|time-?out (?:after|waiting|while|when|reading|writing|connecting|expired|exceeded|elapsed|of|on|from)\b",
-    r"|\b(?:connect|connection|read|write|request|network|socket|gateway|upstream|downstream|operation|query|io|response|handshake|dial)[ _]?time-?out",
+    r"|\b(?:connect|connection|read|write|request|response|network|socket|gateway|upstream|downstream",
+    r"|operation|query|io|handshake|dial)[ _]?time-?out",
 );
 
 const UNAVAILABLE: &str = concat!(
@@ -219,7 +225,10 @@ const UNAVAILABLE: &str = concat!(
     r"|try again (?:later|in\b)|please (?:retry|try again)",
 );
 
-const OVERLOADED: &str = r"rate[ _-]?limit|too many requests|throttl|\boverload(?:ed)?\b|server (?:is )?(?:too )?busy|internal server error";
+const OVERLOADED: &str = concat!(
+    r"rate[ _-]?limit|too many requests|throttl|\boverload(?:ed)?\b|server (?:is )?(?:too )?busy",
+    r"|internal server error",
+);
 
 const REFUSED: &str = concat!(
     r"\bunauthori[sz]ed|\bunauthenticated|\bforbidden|\bnot[ _]found\b|\bnotfound|\bconflict(?:s|ing|ed)?\b",

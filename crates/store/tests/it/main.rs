@@ -2,3 +2,5 @@
 
 mod memory;
 mod model;
+mod sqlite;
+mod sqlite_model;
