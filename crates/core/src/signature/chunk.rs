@@ -126,15 +126,28 @@ fn with_colon<'t>(scanner: &mut Scanner<'t>, core: &'t str) {
         return scanner.word(token::without_symbol_hash(core));
     }
     let left = &core[..core.find(':').unwrap_or(core.len())];
+    if token::volatile_kind(left) == Some(Kind::Path) {
+        scanner.advance(token::path_end(core));
+        return scanner.volatile(Kind::Path);
+    }
     let right = &core[left.len() + 1..];
     let port = right.bytes().take_while(u8::is_ascii_digit).count();
     let ends = right.as_bytes().get(port).is_none_or(|b| !b.is_ascii_alphanumeric());
-    if ends && (2..=5).contains(&port) && is_host_before_port(scanner, left) {
-        scanner.advance(left.len() + 1 + port);
+    let length = left.len() + 1 + port;
+    if ends && (2..=5).contains(&port) && is_host_before_port(scanner, left) && !is_measured(scanner, length)
+    {
+        scanner.advance(length);
         return scanner.volatile(Kind::Host);
     }
     scanner.advance(left.len());
     simple(scanner, left);
+}
+
+/// Whether a unit follows the next `length` bytes, so that they end in a measure and not in a port.
+fn is_measured(scanner: &Scanner<'_>, length: usize) -> bool {
+    let Some(next) = scanner.line[scanner.at + length..].strip_prefix(' ') else { return false };
+    let word = &next[..next.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(next.len())];
+    words::is_time_unit(word) || words::is_size_unit(word)
 }
 
 fn is_host_before_port(scanner: &Scanner<'_>, left: &str) -> bool {

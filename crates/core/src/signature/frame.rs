@@ -46,6 +46,10 @@ fn at_call(text: &str) -> Option<Line<'_>> {
         return (place && !rest.contains(' ')).then_some(Line::Noise);
     };
     let mut name = name.trim();
+    if name.starts_with('[') {
+        // A place in a document: `at [Source: (String)"{…}"; line: 1, column: 5]`.
+        return Some(Line::Noise);
+    }
     for prefix in ["async ", "new ", "Object.", "lambda_method"] {
         name = name.strip_prefix(prefix).unwrap_or(name);
     }

@@ -4,7 +4,7 @@
 //! taken out, or of the failing schema path. It looks at one failure alone and keeps no memory, so the
 //! same failure has the same signature always and everywhere.
 //!
-//! In reading order: [`trace`](self) finds the lines that tell the cause, `scan` and `chunk` read such a
+//! In reading order: `trace` finds the lines that tell the cause, `scan` and `chunk` read such a
 //! line into words and placeholders, `piece` writes them down, and `batch` looks at many failures
 //! together where a reader wants fewer groups than single failures give.
 //!

@@ -87,13 +87,20 @@ pub(super) fn join_units_and_dates(pieces: &mut Vec<Piece<'_>>) {
         {
             if take_date_words(&mut joined) {
                 *kind = Kind::Time;
-            } else if last_volatile(&joined, "") == Some(Kind::Time) {
+            } else if continues_time(&joined) {
+                set_last_volatile(&mut joined, Kind::Time);
                 continue;
             }
         }
         joined.push(piece);
     }
     *pieces = joined;
+}
+
+/// Whether a number here goes on with the time before it: `2006 15:04`, `15:04:05,123`.
+fn continues_time(joined: &[Piece<'_>]) -> bool {
+    let fraction = matches!(joined.last(), Some(Piece::Mark(',')));
+    last_volatile(joined, if fraction { "," } else { "" }) == Some(Kind::Time)
 }
 
 /// What the number or time before a word becomes together with it, if the word belongs to it.

@@ -11,13 +11,19 @@ pub(super) const CHUNK_MAX: usize = 256;
 
 /// Reads a line, of which the end may have been cut off. Every byte is visited a bounded number of times.
 pub(super) fn scan(line: &str, cut: bool) -> Vec<Piece<'_>> {
-    let mut scanner = Scanner::new(line, cut);
-    while scanner.at < line.len() {
-        scanner.step();
+    let mut pieces = Scanner::new(line, cut).read();
+    if says_nothing(&pieces) {
+        // `(2006, "server has gone away")`: all that is said is quoted.
+        pieces = Scanner { quotations_speak: true, ..Scanner::new(line, cut) }.read();
     }
-    let mut pieces = scanner.pieces;
     join_units_and_dates(&mut pieces);
     pieces
+}
+
+/// Whether nothing but quotations could tell the cause.
+fn says_nothing(pieces: &[Piece<'_>]) -> bool {
+    pieces.contains(&Piece::Volatile(Kind::Value))
+        && pieces.iter().all(|piece| !matches!(piece, Piece::Word(word) if !words::is_error_word(word)))
 }
 
 /// The state of reading one line.
@@ -29,6 +35,8 @@ pub(super) struct Scanner<'t> {
     pub(super) pieces: Vec<Piece<'t>>,
     /// The last two words, the nearest first, with nothing volatile between them and here.
     pub(super) before: [&'t str; 2],
+    /// Whether quotations of several words are read on wherever they stand.
+    quotations_speak: bool,
     /// Braces that are open here.
     braces: usize,
     /// Where a quotation that is read on closes.
@@ -45,10 +53,18 @@ impl<'t> Scanner<'t> {
             at: 0,
             pieces: Vec::new(),
             before: [""; 2],
+            quotations_speak: false,
             braces: 0,
             closes_at: None,
             unclosed: [(usize::MAX, 0); 3],
         }
+    }
+
+    fn read(mut self) -> Vec<Piece<'t>> {
+        while self.at < self.line.len() {
+            self.step();
+        }
+        self.pieces
     }
 
     fn step(&mut self) {
@@ -144,7 +160,7 @@ impl<'t> Scanner<'t> {
         let after = &self.line[end..];
         let after = &after[after.chars().next().map_or(0, char::len_utf8)..];
         let inside = &self.line[start..end];
-        if self.reads_on()
+        if self.reads_on(inside)
             || is_request(inside)
             || (self.in_object() && is_key(inside) && after.trim_start().starts_with(':'))
         {
@@ -163,9 +179,12 @@ impl<'t> Scanner<'t> {
     }
 
     /// Whether a quotation here is running text: `msg="…"`, `"error": "…"`, `panicked at '…'`, `Error('…')`.
-    fn reads_on(&self) -> bool {
+    fn reads_on(&self, inside: &str) -> bool {
         if self.closes_at.is_some() {
             return false;
+        }
+        if self.quotations_speak && inside.trim().contains(' ') {
+            return true;
         }
         let [word, earlier] = self.before;
         let mut back = self.pieces.iter().rev().filter(|piece| !matches!(piece, Piece::Space));
@@ -179,7 +198,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Where the quotation that begins at `start` ends.
+    /// Where the quotation that begins at `start` ends. One that begins with a backtick may end with an
+    /// apostrophe, as in older tools.
     fn closing(&mut self, open: char, start: usize) -> Option<usize> {
         let (close, kind) = match open {
             '"' => (b'"', 0),
@@ -200,7 +220,8 @@ impl<'t> Scanner<'t> {
             let letter_follows = bytes.get(at + 1).is_some_and(u8::is_ascii_alphanumeric);
             match bytes[at] {
                 b'\\' => at += 1,
-                byte if byte == close && !(close == b'\'' && letter_follows) => return Some(at),
+                b'\'' if close != b'"' && !letter_follows => return Some(at),
+                byte if byte == close && close != b'\'' => return Some(at),
                 _ => {}
             }
             at += 1;

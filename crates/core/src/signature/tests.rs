@@ -34,6 +34,8 @@ fn volatile_parts_become_placeholders() {
         ("db.internal down, kafka.acme.com:9092 up", "<host> down, <host> up"),
         ("connect to postgres:5432", "connect to <host>"),
         ("open /etc/x/y.conf:12: no", "open <path>: no"),
+        ("open src/y.rs:12:5 no", "open <path> no"),
+        ("undefined method `price' for nil", "undefined method <val> for nil"),
         ("open C:\\Program Files\\Acme\\x.log now", "open <path> now"),
         ("see https://a.example/b?c=d#e, please", "see <url>, please"),
         ("mail to jane.doe@example.org", "mail to <email>"),
@@ -54,6 +56,8 @@ fn volatile_parts_become_placeholders() {
 fn words_that_tell_the_cause_are_kept() {
     check(&[
         ("invalid utf-8, not base64 or i32", "invalid utf-8, not base64 or i32"),
+        ("(2006, \"server has gone away\")", "(<num>, \"server has gone away\")"),
+        ("Error: \"no route to host\"", "Error: \"no route to host\""),
         ("can't read and/or write", "can't read and/or write"),
         (
             "java.net.SocketTimeoutException: Read timed out",
@@ -87,6 +91,10 @@ fn of_a_trace_message_root_and_top_calls_are_kept() {
         (
             "Error: outer 1\n\nCaused by:\n    0: middle\n    1: root 2",
             "Error: outer <num>\ncaused by: root <num>",
+        ),
+        (
+            "Bad: [\n  {\n    \"code\": \"too_big\",\n    \"max\": 5\n  }\n]",
+            "Bad: [ { \"code\": \"too_big\", \"max\": <num> } ]",
         ),
         ("A: x ---> B: y ---> C: z", "A: x\ncaused by: C: z"),
     ]);

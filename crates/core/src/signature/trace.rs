@@ -1,10 +1,15 @@
 //! Finds in a text of many lines those that tell the cause: the message, the root of a chain of
 //! exceptions, and the functions at the top of the trace.
 
+use std::borrow::Cow;
+
 use super::frame::{self, Line};
 
 /// Lines of a message that count, when frames or a cause follow.
 const MESSAGE_LINES_MAX: usize = 3;
+
+/// Lines of a document in a message that count.
+const DOCUMENT_LINES_MAX: usize = 64;
 
 /// Calls that count.
 const CALLS_MAX: usize = 2;
@@ -16,7 +21,7 @@ const LINES_MAX: usize = 2_000;
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Gist<'t> {
     /// What the error says.
-    pub(super) message: Vec<&'t str>,
+    pub(super) message: Vec<Cow<'t, str>>,
     /// What lies at the root of it.
     pub(super) cause: Option<&'t str>,
     /// The functions it happened in, innermost first.
@@ -26,7 +31,7 @@ pub(super) struct Gist<'t> {
 impl Gist<'_> {
     /// `A ---> B ---> C` in one line, as .NET writes it.
     fn split_inline_cause(&mut self) {
-        if let Some(first) = self.message.first_mut()
+        if let Some(Cow::Borrowed(first)) = self.message.first_mut()
             && let Some((message, chain)) = first.split_once(" ---> ")
         {
             *first = message;
@@ -160,10 +165,17 @@ impl<'t> Reader<'t> {
         }
         let sections = self.sections;
         let Some(first) = sections.first() else { return Gist::default() };
-        let message = if traced {
-            first.message.iter().take(MESSAGE_LINES_MAX).copied().map(without_thread).collect()
-        } else {
-            telling_lines(&first.message)
+        let message = match first.message.first() {
+            // A document over many lines is read as one.
+            Some(line) if line.ends_with(['{', '[', '(']) => {
+                let lines: Vec<&str> = first.message.iter().take(DOCUMENT_LINES_MAX).copied().collect();
+                vec![Cow::Owned(lines.join(" "))]
+            }
+            _ if traced => {
+                let lines = first.message.iter().take(MESSAGE_LINES_MAX);
+                lines.map(|line| Cow::Borrowed(without_thread(line))).collect()
+            }
+            _ => telling_lines(&first.message).into_iter().map(Cow::Borrowed).collect(),
         };
         let root = sections.last().filter(|_| sections.len() > 1);
         let with_calls = sections.iter().rev().find(|section| !section.calls.is_empty());
@@ -187,7 +199,7 @@ fn python_gist<'t>(sections: &mut [Section<'t>], last: usize) -> Gist<'t> {
     let message = std::mem::take(&mut sections[last].message);
     let cause = if root == last { None } else { sections[root].message.first().copied() };
     Gist {
-        message: message.into_iter().take(1).collect(),
+        message: message.into_iter().take(1).map(Cow::Borrowed).collect(),
         cause,
         calls: top_calls(sections[root].calls.iter().rev()),
     }

@@ -63,10 +63,10 @@ impl State {
             if taken.len() as u64 >= u64::from(claim.max) {
                 return false;
             }
-            let Some((record, queue)) = self.both(id) else { continue };
-            if !queue.is_open(record.message.message_type.as_ref()) {
-                continue; // the last probe went out in this very claim
+            if !self.is_still_eligible(id) {
+                continue;
             }
+            let Some(record) = self.messages.get(&id) else { continue };
             let in_order = !record.deferred && !record.suspect;
             match self.take(id, claim, now) {
                 Taken::Changed => return true,
@@ -80,6 +80,16 @@ impl State {
             }
         }
         false
+    }
+
+    /// What this very claim has taken may have been the last probe of a type, or another entry of
+    /// the same stream.
+    fn is_still_eligible(&self, id: MessageId) -> bool {
+        let Some(record) = self.messages.get(&id) else { return false };
+        let message = &record.message;
+        let Some(queue) = self.queues.get(&message.queue) else { return false };
+        let is_out = |stream| self.entries(&message.queue, stream).iter().any(|entry| !entry.is_waiting());
+        queue.is_open(message.message_type.as_ref()) && !message.stream.as_ref().is_some_and(is_out)
     }
 
     /// Goes on with the entries that follow the head (rule 21).

@@ -91,14 +91,14 @@ impl MemoryStore {
     }
 
     /// What a store finds that is opened after its owning process died: a new process, a new epoch,
-    /// and suspects (rule 17). What other processes hold stays theirs until its lease runs out, but
-    /// their tokens are void.
+    /// and suspects (rule 17). What other processes held comes back at once: their tokens are void.
     pub fn crash(&self) {
         let now = self.clock.now();
         let mut state = self.lock();
         state.sweep(now);
         let process = state.process;
-        state.process_died(process, "the process that owned the store died", now);
+        state.process_died(process, "the process that held it died", now);
+        state.lose_leases(now);
         state.process = ProcessId(process.0 + 1);
         state.epoch += 1;
         state.claimed_from.clear();

@@ -149,7 +149,7 @@ impl State {
             } else if let Some(Place::Leased(held)) =
                 self.messages.get_mut(&token.message).map(|record| &mut record.place)
             {
-                held.expires_at = now.plus(renewal.lease);
+                held.expires_at = held.expires_at.max(now.plus(renewal.lease));
             }
         }
         lost
@@ -168,6 +168,15 @@ impl State {
             self.apply(id, Decision::Redeliver, Report::default(), now);
         }
         self.keys.retain(|_, owner| owner.done_until.is_none_or(|until| until > now));
+    }
+
+    /// Every lease ends, as if its time had come (rule 17).
+    pub(super) fn lose_leases(&mut self, now: Timestamp) {
+        let leased = self.messages.iter().filter(|(_, record)| record.held().is_some());
+        let leased: Vec<MessageId> = leased.map(|(id, _)| *id).collect();
+        for id in leased {
+            self.apply(id, Decision::Redeliver, Report::default(), now);
+        }
     }
 
     /// A process is gone, with all that it held (rule 17).

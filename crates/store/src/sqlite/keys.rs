@@ -86,6 +86,15 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// The owner came back from quarantine: the key stands again, unless another owns it by now.
+    pub(super) fn key_revived(&self, queue: i64, key: &str, number: u64) -> Result<(), StoreError> {
+        self.execute(
+            "UPDATE key SET state = ?4 WHERE queue = ?1 AND key = ?2 AND owner = ?3",
+            params![queue, key, number as i64, LIVE],
+        )?;
+        Ok(())
+    }
+
     /// The owner is gone.
     pub(super) fn forget_key(&self, queue: i64, key: &str, number: u64) -> Result<(), StoreError> {
         self.execute(

@@ -12,7 +12,7 @@ use sickbay_core::{Cause, Failure, Priority, Stages, StoreError, Timestamp};
 use super::failure::Translate;
 use super::place::{Band, Place};
 use super::push::{INSERT_MESSAGE, insert_row};
-use super::row::{MessageRow, read_counters};
+use super::row::{MessageRow, cause_code, read_counters};
 use super::settle::Ending;
 use super::state::Leased;
 use super::tx::Tx;
@@ -87,9 +87,9 @@ impl Tx<'_> {
             "INSERT INTO dead (number, queue, priority, type, stream, stream_key, set_aside, kind, reason, signature, error,
              deliveries, failures, crashes, charges, releases, expiries, replays, earlier, stages, history, last_delivery,
              pushed_at, deadline_at, first_failed_at, last_failed_at, quarantined_at, key, headers, checksum,
-             payload_bytes, payload)
+             payload_bytes, payload, cause)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-             ?23, ?24, ?25, ?26, ?26, ?27, ?28, ?29, ?30, ?31)",
+             ?23, ?24, ?25, ?26, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
             params![
                 message.place.number() as i64,
                 message.place.queue(),
@@ -121,7 +121,8 @@ impl Tx<'_> {
                 row.headers,
                 row.checksum,
                 row.payload.len() as i64,
-                &row.payload[..]
+                &row.payload[..],
+                message.cause.map(cause_code)
             ],
         )?;
         Ok(())
@@ -203,6 +204,9 @@ impl Tx<'_> {
             row.payload = payload.clone();
         }
         row.checksum = row.expected_checksum(number);
+        if let Some(key) = &row.key {
+            self.key_revived(queue, key, number)?;
+        }
         self.execute("DELETE FROM dead WHERE number = ?1", [number as i64])?;
         insert_row(&mut self.prepare(INSERT_MESSAGE)?, &row)?;
         Ok(place)

@@ -155,6 +155,7 @@ CREATE TABLE dead (
     earlier     INTEGER NOT NULL,
     stages      INTEGER NOT NULL,
     history     INTEGER NOT NULL,
+    cause       INTEGER,
     last_delivery   TEXT,
     pushed_at       INTEGER NOT NULL,
     deadline_at     INTEGER,

@@ -16,7 +16,7 @@ use sickbay_core::{
 use super::failure::Translate;
 use super::overview::journal_numbers;
 use super::place::Place;
-use super::row::{MESSAGE_COLUMNS, MessageRow, unpack_headers};
+use super::row::{MESSAGE_COLUMNS, MessageRow, cause_from, unpack_headers};
 use super::tx::locate;
 use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
 use super::{list, state::Leased};
@@ -136,9 +136,9 @@ fn live(connection: &Connection, id: MessageId, place: Place, now: i64) -> Resul
 fn dead(connection: &Connection, id: MessageId) -> Result<MessageView, StoreError> {
     let row = list::read_one(connection, id)?;
     let sql = "SELECT queue, priority, type, pushed_at, deadline_at, stream, key, headers, checksum, payload, stages,
-               last_delivery, stream_key FROM dead WHERE number = ?1";
+               last_delivery, stream_key, cause FROM dead WHERE number = ?1";
     let mut statement = connection.prepare_cached(sql).translated()?;
-    let (queue, priority, body, stages, last_delivery, stream_key) = statement
+    let (queue, priority, body, stages, last_delivery, (stream_key, cause)) = statement
         .query_row([id.number() as i64], |row| {
             let body = MessageRow {
                 place: 0,
@@ -151,8 +151,8 @@ fn dead(connection: &Connection, id: MessageId) -> Result<MessageView, StoreErro
                 checksum: row.get(8)?,
                 payload: Bytes::copy_from_slice(row.get_ref(9)?.as_blob()?),
             };
-            let stream_key: Option<String> = row.get(12)?;
-            Ok((row.get::<_, i64>(0)?, row.get::<_, u8>(1)?, body, row.get::<_, u16>(10)?, row.get(11)?, stream_key))
+            let last: (Option<String>, Option<i64>) = (row.get(12)?, row.get(13)?);
+            Ok((row.get::<_, i64>(0)?, row.get::<_, u8>(1)?, body, row.get::<_, u16>(10)?, row.get(11)?, last))
         })
         .translated()?;
     let priority = Priority::new(priority).unwrap_or_default();
@@ -163,7 +163,7 @@ fn dead(connection: &Connection, id: MessageId) -> Result<MessageView, StoreErro
         due_at: None,
         counters: row.counters,
         stages: Stages::from_bits(stages),
-        cause: None,
+        cause: cause_from(cause),
         suspect: false,
         worker: None,
         last_delivery,

@@ -93,7 +93,7 @@ impl Fixture for SqliteFixture {
 
     fn damage(&self, id: MessageId) {
         let changed = self.connect().execute(
-            "UPDATE message SET payload = payload || x'00' WHERE place & ((1 << 40) - 1) = ?1",
+            "UPDATE message SET payload = CAST(payload || 'x' AS BLOB) WHERE place & ((1 << 40) - 1) = ?1",
             [id.number() as i64],
         );
         assert_eq!(changed, Ok(1));

@@ -9,14 +9,13 @@ use crate::fixture::Fixture;
 use crate::script::{Command, Runner};
 
 /// Runs commands and writes down all that can be seen: each answer, then the figures, streams and
-/// dead letters of both queues, and one message with its history.
+/// dead letters of both queues, every message, and the history of the one the command was about.
 pub async fn run(fixture: &mut dyn Fixture, commands: &[Command]) -> Vec<String> {
     let mut runner = Runner::new(fixture).await;
-    runner.observe(0).await;
     let mut transcript = Vec::with_capacity(commands.len());
-    for (step, command) in commands.iter().enumerate() {
+    for command in commands {
         let mut seen = vec![format!("{command} -> {}", runner.run(command).await)];
-        seen.extend(runner.observe(step.wrapping_mul(7)).await);
+        seen.extend(runner.observe(command).await);
         transcript.push(seen.join("\n    "));
     }
     transcript

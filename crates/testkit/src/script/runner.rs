@@ -206,18 +206,21 @@ impl<'f> Runner<'f> {
         })))
     }
 
-    /// Everything that can be seen of the store and of one message.
-    pub(crate) async fn observe(&mut self, message: usize) -> Vec<String> {
+    /// Everything that can be seen of the store, and the history of the message that the last command
+    /// was about.
+    pub(crate) async fn observe(&mut self, last: &Command) -> Vec<String> {
         self.in_full = true;
-        let mut seen = Vec::new();
-        for look in ["stats", "stats in=r", "streams", "streams in=r", "quarantine", "quarantine discarded"] {
-            if let Ok(command) = look.parse() {
-                seen.push(format!("{look}: {}", self.run(&command).await));
-            }
+        let mut looks: Vec<Command> = Vec::new();
+        for verb in ["stats", "streams"] {
+            looks.extend([Command::bare(verb), Command::bare(verb).with("in", "r")]);
         }
-        for verb in ["show", "history"] {
-            let command = Command::new(verb, format!("m{message}"));
-            seen.push(format!("{command}: {}", self.run(&command).await));
+        looks.extend([Command::bare("quarantine"), Command::new("quarantine", "discarded")]);
+        looks.extend((0..self.ids.len()).map(|index| Command::new("show", format!("m{index}"))));
+        looks.extend(self.message(last).ok().map(|id| Command::new("history", self.name_of(id))));
+        looks.push(Command::bare("effects"));
+        let mut seen = Vec::new();
+        for look in looks {
+            seen.push(format!("{look}: {}", self.run(&look).await));
         }
         seen
     }
