@@ -21,7 +21,7 @@ struct Measured {
 }
 
 /// Measures the folder named in `args` and prints a table, or with `--json` one document.
-pub fn run(args: &[String]) -> Result<()> {
+pub(crate) fn run(args: &[String]) -> Result<()> {
     let json = args.iter().any(|arg| arg == "--json");
     let [folder] = args.iter().filter(|arg| *arg != "--json").collect::<Vec<_>>()[..] else {
         bail!("which folder? usage: signatures DIR [--json]");

@@ -1,11 +1,11 @@
 //! The door: what every store checks, cleans and says in the same way.
 
+use sickbay_core::classify::Classifier;
 use sickbay_core::clock::Timestamp;
 use sickbay_core::failure::{Failure, Kind, Reason};
 use sickbay_core::id::IdPrefix;
 use sickbay_core::message::{Message, Status};
 use sickbay_core::quarantine::{Attempt, AttemptEnd};
-use sickbay_core::classify::Classifier;
 use sickbay_core::signature::{Grouping, Signature, Subject};
 use sickbay_core::text;
 use sickbay_core::{ErrorKind, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, StoreError};
@@ -37,7 +37,8 @@ impl Limits {
         self.check_payload(&message.payload)?;
         let bytes: usize = message.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > self.headers_bytes_max {
-            let text = format!("the headers have {bytes} bytes; at most {} are allowed", self.headers_bytes_max);
+            let text =
+                format!("the headers have {bytes} bytes; at most {} are allowed", self.headers_bytes_max);
             return Err(StoreError::new(ErrorKind::Invalid, "SB0003", text));
         }
         Ok(())
@@ -87,7 +88,8 @@ fn distance(a: &str, b: &str) -> usize {
 
 /// Several messages begin with the given prefix (`SB0010`).
 pub fn ambiguous_prefix(first: MessageId, second: MessageId) -> StoreError {
-    let text = format!("several messages begin like this, {first} and {second} among them; give more characters");
+    let text =
+        format!("several messages begin like this, {first} and {second} among them; give more characters");
     StoreError::new(ErrorKind::Conflict, "SB0010", text)
 }
 

@@ -43,8 +43,7 @@ pub trait Fixture: Send + Sync {
 /// Drives one promise to its end on a runtime of its own, and then checks that the counts add up.
 pub fn keep(mut fixture: impl Fixture, promise: impl AsyncFnOnce(&mut dyn Fixture)) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
-    #[expect(clippy::expect_used, reason = "a test without a runtime cannot go on")]
-    let runtime = runtime.expect("a runtime");
+    let runtime = runtime.unwrap_or_else(|error| panic!("a runtime: {error}"));
     runtime.block_on(async {
         promise(&mut fixture).await;
         check_sums(&fixture).await;

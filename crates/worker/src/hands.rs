@@ -128,6 +128,7 @@ pub(crate) struct Hands {
     pub(crate) parked: Vec<usize>,
     /// How much of the prefetch is used now: nothing after the buffer expired, then growing again.
     pub(crate) room: u32,
+    pub(crate) room_grows_from: Timestamp,
     /// The source failed; no turn before this.
     pub(crate) turns_from: Timestamp,
     pub(crate) failures_in_a_row: u32,
@@ -150,6 +151,7 @@ impl Hands {
             waiting: false,
             parked: Vec::new(),
             room: prefetch,
+            room_grows_from: Timestamp::default(),
             turns_from: Timestamp::default(),
             failures_in_a_row: 0,
             inline_from: Timestamp::default(),

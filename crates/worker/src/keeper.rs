@@ -52,6 +52,8 @@ fn expire_buffer(shared: &Shared, expiry: Duration) {
     let mut hands = shared.hands();
     if hands.expire_buffer(now, expiry) > 0 {
         hands.room = 0;
+        hands.room_grows_from = now.plus(expiry * 4);
+        shared.recall.notify_waiters();
         shared.wake(&mut hands);
     }
 }

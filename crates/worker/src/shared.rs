@@ -27,6 +27,8 @@ pub(crate) struct Shared {
     pub(crate) hands: Mutex<Hands>,
     pub(crate) lane_wakes: [Notify; LANES],
     pub(crate) keeper_wake: Notify,
+    /// Told when a claim that waits asks for too much.
+    pub(crate) recall: Notify,
     /// Told when a handler ends while the worker stops.
     pub(crate) idle: Notify,
     /// Nothing new is begun.

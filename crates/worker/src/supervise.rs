@@ -123,14 +123,14 @@ impl Supervisor {
             let status = tokio::select! {
                 status = child.wait() => status?,
                 () = &mut stop => {
-                    self.end(&mut child).await?;
+                    end(&self.timer, &mut child, self.kill_after).await?;
                     return Ok(Supervised::Stopped);
                 }
             };
             if status.success() {
                 return Ok(Supervised::Finished);
             }
-            let death = self.autopsy(pid, status, started, tail).await;
+            let death = autopsy(&self.timer, pid, status, started, tail).await;
             (self.on_death)(&death);
             if death.lived >= HEALTHY {
                 backoff = BACKOFF_MIN;
@@ -155,26 +155,26 @@ impl Supervisor {
         let tail = Tail::of(child.stderr.take());
         Ok((child, tail))
     }
+}
 
-    /// Tells the child to stop, and kills it if it does not.
-    async fn end(&self, child: &mut Child) -> io::Result<()> {
-        terminate(child)?;
-        let limit = self.timer.now().plus(self.kill_after);
-        tokio::select! {
-            status = child.wait() => status.map(drop),
-            () = self.timer.sleep_until(limit) => child.kill().await,
-        }
+/// Tells the child to stop, and kills it if it does not.
+async fn end(timer: &Timer, child: &mut Child, kill_after: Duration) -> io::Result<()> {
+    terminate(child)?;
+    let limit = timer.now().plus(kill_after);
+    tokio::select! {
+        status = child.wait() => status.map(drop),
+        () = timer.sleep_until(limit) => child.kill().await,
     }
+}
 
-    async fn autopsy(&self, pid: u32, status: ExitStatus, started: Timestamp, tail: Tail) -> Death {
-        let now = self.timer.now();
-        let stderr_tail = tokio::select! {
-            text = tail.ended() => text,
-            () = self.timer.sleep_until(now.plus(OUTPUT_WAIT)) => tail.so_far(),
-        };
-        let (exit_code, signal) = (status.code(), signal_of(status));
-        Death { pid, exit_code, signal, lived: now.since(started), stderr_tail }
-    }
+async fn autopsy(timer: &Timer, pid: u32, status: ExitStatus, started: Timestamp, tail: Tail) -> Death {
+    let now = timer.now();
+    let stderr_tail = tokio::select! {
+        text = tail.ended() => text,
+        () = timer.sleep_until(now.plus(OUTPUT_WAIT)) => tail.so_far(),
+    };
+    let (exit_code, signal) = (status.code(), signal_of(status));
+    Death { pid, exit_code, signal, lived: now.since(started), stderr_tail }
 }
 
 /// The end of what a child writes to its standard error, which is passed on to ours.

@@ -121,8 +121,8 @@ impl Shared {
         Plan { turn: Turn { settlements, want, wait }, sent, waits }
     }
 
-    /// Takes the turn. A claim that waits is dropped when the worker stops: the source gives back what
-    /// it would have got.
+    /// Takes the turn. A claim that waits is dropped when the worker stops or needs less: the source
+    /// gives back what it would have got.
     pub(crate) async fn take_turn(&self, plan: Plan) {
         let Plan { turn, sent, waits } = plan;
         let want = turn.want;
@@ -131,6 +131,7 @@ impl Shared {
                 biased;
                 answer = self.source.turn(turn) => answer,
                 () = self.stopping.up() => Ok((Vec::new(), Vec::new())),
+                () = self.recall.notified() => Ok((Vec::new(), Vec::new())),
             }
         } else {
             self.source.turn(turn).await
@@ -165,7 +166,7 @@ impl Shared {
             return;
         }
         let now = self.timer.now();
-        if hands.buffer.is_empty() {
+        if hands.room < hands.prefetch && hands.buffer.is_empty() && now >= hands.room_grows_from {
             hands.room = hands.prefetch.min(hands.room.saturating_mul(2).max(1));
         }
         let streams = deliveries.iter().any(|delivery| delivery.message.stream.is_some());

@@ -95,6 +95,7 @@ impl Worker {
             hands: Mutex::new(Hands::new(self.concurrency, prefetch)),
             lane_wakes: std::array::from_fn(|_| Notify::new()),
             keeper_wake: Notify::new(),
+            recall: Notify::new(),
             idle: Notify::new(),
             stopping: Flag::default(),
             closed: Flag::default(),

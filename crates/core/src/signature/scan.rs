@@ -189,8 +189,9 @@ impl<'t> Scanner<'t> {
         let [word, earlier] = self.before;
         let mut back = self.pieces.iter().rev().filter(|piece| !matches!(piece, Piece::Space));
         match (back.next(), back.next()) {
-            (Some(Piece::Mark('=')), _) => words::is_text_key(word),
-            (Some(Piece::Mark(':')), Some(Piece::Mark('"' | '\''))) => words::is_text_key(word),
+            (Some(Piece::Mark('=')), _) => words::is_telling_key(word),
+            (Some(Piece::Mark(':')), Some(Piece::Mark('"' | '\''))) => words::is_telling_key(word),
+            (Some(Piece::Mark(':')), _) if self.braces > 0 => words::is_telling_key(word),
             // `error: 'x' is not a colour`: what is quoted here is rather a value.
             (Some(Piece::Mark(':')), _) => words::is_text_key(word) && !words::is_error_word(word),
             (Some(Piece::Mark('(')), _) => word.ends_with("Error") || word.ends_with("Exception"),

@@ -137,7 +137,9 @@ impl State {
         let Some(queue) = self.queues.get(name).filter(|queue| !queue.paused) else { return Vec::new() };
         let mut eligible = Vec::new();
         let mut streams: BTreeMap<&StreamKey, Vec<&Record>> = BTreeMap::new();
-        for record in self.messages.values().filter(|record| record.message.queue == *name && record.is_live()) {
+        for record in
+            self.messages.values().filter(|record| record.message.queue == *name && record.is_live())
+        {
             match &record.message.stream {
                 Some(stream) => streams.entry(stream).or_default().push(record),
                 None if record.is_waiting() && record.due_at <= now => eligible.push(record),

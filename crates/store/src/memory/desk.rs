@@ -43,12 +43,17 @@ impl State {
     }
 
     /// Rules 24 and 26.
-    pub(super) fn replay(&mut self, replays: Vec<Replay>, now: Timestamp) -> Result<Vec<Replayed>, StoreError> {
+    pub(super) fn replay(
+        &mut self,
+        replays: Vec<Replay>,
+        now: Timestamp,
+    ) -> Result<Vec<Replayed>, StoreError> {
         for replay in &replays {
             replay.queue.as_ref().map(|queue| self.queue(queue)).transpose()?;
             replay.payload.as_ref().map(|payload| self.limits.check_payload(payload)).transpose()?;
         }
-        let one = |replay: Replay| self.act(replay.id, Act::Replay, now, |state| state.replay_one(replay, now));
+        let one =
+            |replay: Replay| self.act(replay.id, Act::Replay, now, |state| state.replay_one(replay, now));
         Ok(replays.into_iter().map(one).collect())
     }
 

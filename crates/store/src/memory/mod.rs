@@ -27,9 +27,7 @@ use sickbay_core::port::{
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
 use sickbay_core::stats::{QueueStats, StreamView, TypeGate};
 use sickbay_core::verdict::Effect;
-use sickbay_core::{
-    Key, LeaseToken, MessageId, MessageType, QueueName, QueuePolicy, StoreError, StreamKey,
-};
+use sickbay_core::{Key, LeaseToken, MessageId, MessageType, QueueName, QueuePolicy, StoreError, StreamKey};
 
 use crate::door::{self, Limits};
 use settle::Checked;

@@ -71,7 +71,8 @@ impl State {
     ) -> Result<Vec<StreamView>, StoreError> {
         let queue = self.queue(name)?;
         let live = self.messages.values().filter(|record| record.is_live() && record.message.queue == *name);
-        let mut keys: BTreeSet<&StreamKey> = live.filter_map(|record| record.message.stream.as_ref()).collect();
+        let mut keys: BTreeSet<&StreamKey> =
+            live.filter_map(|record| record.message.stream.as_ref()).collect();
         keys.extend(queue.holds.keys());
         let mut views: Vec<StreamView> =
             keys.into_iter().filter_map(|key| self.stream(name, key, now)).collect();
@@ -178,7 +179,8 @@ impl Record {
     fn dead_letter(&self) -> Option<DeadLetter> {
         let (dead, discarded_at) = self.dead()?;
         let failed = |end| matches!(end, AttemptEnd::Failed | AttemptEnd::Crashed | AttemptEnd::Quarantined);
-        let mut failed = self.history.iter().filter(|attempt| failed(attempt.end)).map(|attempt| attempt.ended_at);
+        let mut failed =
+            self.history.iter().filter(|attempt| failed(attempt.end)).map(|attempt| attempt.ended_at);
         let first_failed_at = failed.next().unwrap_or(dead.quarantined_at);
         Some(DeadLetter {
             id: self.message.id,
@@ -193,7 +195,7 @@ impl Record {
             counters: self.counters,
             pushed_at: self.message.pushed_at,
             first_failed_at,
-            last_failed_at: failed.last().unwrap_or(first_failed_at),
+            last_failed_at: failed.next_back().unwrap_or(first_failed_at),
             quarantined_at: dead.quarantined_at,
             discarded_at,
             payload_bytes: self.message.payload.len() as u64,

@@ -14,12 +14,20 @@ use crate::door;
 
 impl State {
     /// Rule 2: everything is checked before anything is stored.
-    pub(super) fn push(&mut self, messages: Vec<NewMessage>, now: Timestamp) -> Result<Vec<Pushed>, StoreError> {
+    pub(super) fn push(
+        &mut self,
+        messages: Vec<NewMessage>,
+        now: Timestamp,
+    ) -> Result<Vec<Pushed>, StoreError> {
         self.check(messages.iter())?;
         messages.into_iter().map(|message| self.push_one(message, now)).collect()
     }
 
-    pub(super) fn adopt(&mut self, adoptions: Vec<Adoption>, now: Timestamp) -> Result<Vec<Pushed>, StoreError> {
+    pub(super) fn adopt(
+        &mut self,
+        adoptions: Vec<Adoption>,
+        now: Timestamp,
+    ) -> Result<Vec<Pushed>, StoreError> {
         self.check(adoptions.iter().map(|adoption| &adoption.message))?;
         adoptions.into_iter().map(|adoption| self.adopt_one(adoption, now)).collect()
     }

@@ -10,6 +10,7 @@ use sickbay_core::port::{ProcessId, Renewal};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::{Settled, Settlement};
 use sickbay_core::signature::Signature;
+use sickbay_core::verdict::Effect;
 use sickbay_core::{LeaseToken, MessageId, Stages, StoreError};
 
 use super::MemoryEffect;
@@ -37,7 +38,7 @@ pub(super) struct Checked {
 impl Checked {
     /// Rule 15: an effect of another store is an error, before anything happens.
     pub(super) fn new(settlement: Settlement) -> Result<Self, StoreError> {
-        let effect = settlement.effect.map(|effect| effect.take::<MemoryEffect>()).transpose();
+        let effect = settlement.effect.map(Effect::take::<MemoryEffect>).transpose();
         Ok(Self {
             token: settlement.token,
             decision: settlement.decision,
@@ -192,7 +193,8 @@ impl State {
 
     /// What a process holds now, in all queues.
     pub(super) fn in_hands(&self, process: ProcessId) -> Vec<MessageId> {
-        let holds = |record: &&super::state::Record| record.held().is_some_and(|held| held.process == process);
+        let holds =
+            |record: &&super::state::Record| record.held().is_some_and(|held| held.process == process);
         self.messages.values().filter(holds).map(|record| record.message.id).collect()
     }
 

@@ -196,7 +196,13 @@ impl State {
     }
 
     /// Sets a message aside, wherever it was (rules 12, 13, 17, 27). Counting is the caller's.
-    pub(super) fn set_aside(&mut self, id: MessageId, set_aside: SetAside, mut ending: Ending, now: Timestamp) {
+    pub(super) fn set_aside(
+        &mut self,
+        id: MessageId,
+        set_aside: SetAside,
+        mut ending: Ending,
+        now: Timestamp,
+    ) {
         let order = self.set_asides + 1;
         let Some((record, queue)) = self.both(id) else { return };
         let Some(failure) = ending.failure.clone() else { return };
@@ -228,7 +234,10 @@ impl State {
     pub(super) fn disown(&mut self, record: &Record) {
         if let Some(key) = &record.message.key {
             let key = (record.message.queue.clone(), key.clone());
-            if self.keys.get(&key).is_some_and(|owner| owner.id == record.message.id && owner.done_until.is_none())
+            if self
+                .keys
+                .get(&key)
+                .is_some_and(|owner| owner.id == record.message.id && owner.done_until.is_none())
             {
                 self.keys.remove(&key);
             }

@@ -9,7 +9,8 @@ use super::state::{Queue, Record, State};
 impl Queue {
     /// True if what is set aside keeps its place (rule 23).
     pub(super) fn holds_heads(&self) -> bool {
-        self.policy.ordering == Ordering::Strict && self.policy.when_head_quarantined == WhenHeadQuarantined::Hold
+        self.policy.ordering == Ordering::Strict
+            && self.policy.when_head_quarantined == WhenHeadQuarantined::Hold
     }
 
     /// True if a hold stands before this entry (rule 20).
@@ -49,7 +50,9 @@ impl State {
     /// The entries of a stream in their order (rule 19).
     pub(super) fn entries(&self, queue: &QueueName, stream: &StreamKey) -> Vec<&Record> {
         let of_stream = |record: &&Record| {
-            record.is_live() && record.message.queue == *queue && record.message.stream.as_ref() == Some(stream)
+            record.is_live()
+                && record.message.queue == *queue
+                && record.message.stream.as_ref() == Some(stream)
         };
         self.messages.values().filter(of_stream).collect()
     }
@@ -87,7 +90,8 @@ impl State {
             return Ok(true);
         }
         let head = self.entries(queue, stream).into_iter().find(|entry| !entry.deferred);
-        let blocking = head.filter(|entry| entry.is_waiting() && entry.due_at > now).map(|entry| entry.message.id);
+        let blocking =
+            head.filter(|entry| entry.is_waiting() && entry.due_at > now).map(|entry| entry.message.id);
         let Some(record) = blocking.and_then(|id| self.messages.get_mut(&id)) else { return Ok(false) };
         record.deferred = true;
         Ok(true)

@@ -61,6 +61,11 @@ impl SqliteOptions {
         Self { clock, limits: Limits::default(), log_bytes: 17 << 20, evidence: None }
     }
 
+    /// The clock it was made with.
+    pub fn clock(&self) -> Arc<dyn Clock> {
+        self.clock.clone()
+    }
+
     /// How large what is pushed may be. Defaults to 16 MiB of payload and 64 KiB of headers.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {

@@ -32,9 +32,25 @@ fn random_scripts_go_down_every_road() {
         all += &runtime.block_on(run(&mut MemoryFixture::new(), &script)).join("\n");
     }
     let roads = [
-        "alone", "CrashBudgetSpent", "MaxDeliveryCountExceeded", "NonRetryableError", "Operator", "Held", "duplicate of",
-        "lease lost", "effect failed", "LeaseExpired", "Replayed", "Probing", "refused", "not found", "-> yes", "discarded 1",
-        "removed 1", "candidates 1", "Scheduled",
+        "alone",
+        "CrashBudgetSpent",
+        "MaxDeliveryCountExceeded",
+        "NonRetryableError",
+        "Operator",
+        "Held",
+        "duplicate of",
+        "lease lost",
+        "effect failed",
+        "LeaseExpired",
+        "Replayed",
+        "Probing",
+        "refused",
+        "not found",
+        "-> yes",
+        "discarded 1",
+        "removed 1",
+        "candidates 1",
+        "Scheduled",
     ];
     for road in roads {
         assert!(all.contains(road), "no random script ever met {road:?}");

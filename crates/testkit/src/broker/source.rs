@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sickbay_core::port::{
-    Adoption, Claim, Exchange, ProcessId, Renewal, Source, SourceError, Store, Turn,
-};
+use sickbay_core::port::{Adoption, Claim, Exchange, ProcessId, Renewal, Source, SourceError, Store, Turn};
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
@@ -47,7 +45,10 @@ impl BrokerSource {
     fn receive(&self, want: usize, lease: Duration) -> Vec<Delivery> {
         let now = self.clock.now();
         let received = self.broker.receive(want, now);
-        received.into_iter().filter_map(|(number, held)| self.delivery(number, &held, now.plus(lease))).collect()
+        received
+            .into_iter()
+            .filter_map(|(number, held)| self.delivery(number, &held, now.plus(lease)))
+            .collect()
     }
 
     fn delivery(&self, number: u64, held: &Unacknowledged, expires_at: Timestamp) -> Option<Delivery> {
@@ -65,7 +66,8 @@ impl BrokerSource {
             headers: new.headers.clone(),
             payload: new.payload.clone(),
         };
-        let lease = Lease { token: LeaseToken { epoch: BROKER_EPOCH, claim: number, message: id }, expires_at };
+        let lease =
+            Lease { token: LeaseToken { epoch: BROKER_EPOCH, claim: number, message: id }, expires_at };
         let counters = held.stored.counters;
         Some(Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false })
     }

@@ -165,8 +165,11 @@ impl<'f> Bench<'f> {
     pub(super) async fn decide(&self, delivery: &Delivery, failure: Failure) -> Decision {
         let message = &delivery.message;
         let policy = good(self.store().policy(&message.queue).await);
-        let facts =
-            Facts { id: message.id, message_type: message.message_type.as_ref(), counters: delivery.counters };
+        let facts = Facts {
+            id: message.id,
+            message_type: message.message_type.as_ref(),
+            counters: delivery.counters,
+        };
         decide(&policy, facts, Outcome::Failed(failure))
     }
 

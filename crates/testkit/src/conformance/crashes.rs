@@ -178,3 +178,16 @@ pub async fn a_suspect_keeps_its_place_in_its_stream(f: &mut dyn Fixture) {
     }
     assert_eq!(bench.lease_ids(9).await, ids[2..]);
 }
+
+/// Rule 17: tokens of an earlier epoch are void.
+pub async fn what_other_processes_held_comes_back_when_the_owner_died(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.push_all(vec![message("a"), message("b")]).await;
+    let own = bench.lease_one().await;
+    let other = bench.take(bench.claim_as(process(1), 1)).await.remove(0);
+    bench.f.crash();
+    let view = bench.view(other.message.id).await;
+    assert_eq!((view.status, view.suspect, view.counters.expiries), (Status::Pending, false, 1));
+    assert_eq!(bench.settle(Settlement::complete(other.token())).await, Settled::LeaseLost);
+    assert!(bench.view(own.message.id).await.suspect, "what the dead one held itself");
+}

@@ -118,7 +118,8 @@ pub async fn dead_lettering_by_hand_takes_the_message_from_its_holder(f: &mut dy
     let held = bench.push(message("a")).await;
     let delivery = bench.lease_one().await;
     let waiting = bench.push(message("b").delay(seconds(9))).await;
-    let answers = good(bench.store().dead_letter(vec![held, waiting, nobody()], "violates policy XYZ".into()).await);
+    let answers =
+        good(bench.store().dead_letter(vec![held, waiting, nobody()], "violates policy XYZ".into()).await);
     assert_eq!(answers, [Replayed::Done, Replayed::Done, Replayed::NotFound]);
     assert_eq!(bench.settle(Settlement::complete(delivery.token())).await, Settled::LeaseLost);
     for id in [held, waiting] {

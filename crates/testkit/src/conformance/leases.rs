@@ -1,10 +1,10 @@
 //! Leases run out, and are renewed (rule 16, A1).
 
+use sickbay_core::Settlement;
 use sickbay_core::delivery::Cause;
 use sickbay_core::port::Renewal;
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
-use sickbay_core::Settlement;
 
 use super::bench::{Bench, good, message, seconds};
 use crate::fixture::Fixture;
@@ -66,7 +66,7 @@ pub async fn a_renewal_names_exactly_the_leases_that_are_lost(f: &mut dyn Fixtur
     let held = bench.lease(3).await;
     bench.done(&held[0]).await;
     let _ = bench.store().dead_letter(vec![held[2].message.id], "why not".into()).await;
-    let tokens = held.iter().map(|delivery| delivery.token()).collect();
+    let tokens = held.iter().map(sickbay_core::Delivery::token).collect();
     let lost = good(bench.store().renew(Renewal { tokens, lease: seconds(60) }).await);
     assert_eq!(lost, [held[0].token(), held[2].token()]);
     bench.advance(59).await;
@@ -84,4 +84,15 @@ pub async fn leases_of_one_claim_run_out_each_at_its_own_time(f: &mut dyn Fixtur
     assert_eq!(bench.lease_ids(9).await, [held[0].message.id]);
     bench.advance(69).await;
     bench.done(&held[1]).await;
+}
+
+/// Rule 16.
+pub async fn a_renewal_never_shortens_a_lease(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.push(message("a")).await;
+    let delivery = bench.lease_one().await;
+    let renewal = Renewal { tokens: vec![delivery.token()], lease: seconds(1) };
+    assert!(good(bench.store().renew(renewal).await).is_empty());
+    bench.advance(29).await;
+    bench.done(&delivery).await;
 }

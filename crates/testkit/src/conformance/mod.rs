@@ -1,9 +1,9 @@
 //! What every store promises, one function per promise, grouped by subject. `docs/store-contract.md`
 //! is what they follow; the numbers in comments are its rules.
 
-mod bench;
 pub mod adoption;
 pub mod bad_input;
+mod bench;
 pub mod claims;
 pub mod crashes;
 pub mod desk;
@@ -85,6 +85,7 @@ macro_rules! conformance {
                 a_renewed_lease_holds_from_now
                 a_renewal_names_exactly_the_leases_that_are_lost
                 leases_of_one_claim_run_out_each_at_its_own_time
+                a_renewal_never_shortens_a_lease
             }
             crashes {
                 what_a_dead_process_held_is_suspect_at_once
@@ -96,6 +97,7 @@ macro_rules! conformance {
                 a_failure_or_a_quarantine_clears_the_suspicion
                 a_suspect_that_cannot_be_claimed_holds_nobody_up
                 a_suspect_keeps_its_place_in_its_stream
+                what_other_processes_held_comes_back_when_the_owner_died
             }
             streams {
                 a_stream_has_one_holder_at_a_time

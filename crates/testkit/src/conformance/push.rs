@@ -87,7 +87,10 @@ pub async fn everything_about_a_message_arrives_as_it_was_pushed(f: &mut dyn Fix
     let delivery = bench.lease_one().await;
     let got = &delivery.message;
     assert_eq!((&got.payload, &got.headers), (&pushed.payload, &pushed.headers));
-    assert_eq!((&got.message_type, &got.stream, &got.key), (&pushed.message_type, &pushed.stream, &pushed.key));
+    assert_eq!(
+        (&got.message_type, &got.stream, &got.key),
+        (&pushed.message_type, &pushed.stream, &pushed.key)
+    );
     assert_eq!((got.priority, got.pushed_at), (pushed.priority, now));
     assert_eq!(got.deadline_at, Some(now.plus(seconds(60))));
     assert_eq!((delivery.stages, delivery.cause, delivery.suspect), (Stages::STORED, None, false));
@@ -98,8 +101,13 @@ pub async fn any_bytes_come_out_as_they_went_in(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;
     let deep = "[".repeat(200_000) + &"]".repeat(200_000);
     let large: Vec<u8> = (0..10_000_000u32).map(|n| (n % 251) as u8).collect();
-    let payloads: Vec<Bytes> =
-        vec![Bytes::new(), Bytes::from_static(b"\0"), Bytes::from_static(b"\xED\xA0\x80\xFF"), deep.into(), large.into()];
+    let payloads: Vec<Bytes> = vec![
+        Bytes::new(),
+        Bytes::from_static(b"\0"),
+        Bytes::from_static(b"\xED\xA0\x80\xFF"),
+        deep.into(),
+        large.into(),
+    ];
     for payload in payloads {
         let id = bench.push(message(payload.clone())).await;
         let delivery = bench.lease_one().await;
@@ -126,7 +134,8 @@ pub async fn a_delayed_message_is_scheduled_and_due_to_the_millisecond(f: &mut d
 /// A delay or deadline beyond all time is no error.
 pub async fn an_endless_delay_never_comes_due(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;
-    let id = bench.push(message("a").delay(std::time::Duration::MAX).deadline(std::time::Duration::MAX)).await;
+    let id =
+        bench.push(message("a").delay(std::time::Duration::MAX).deadline(std::time::Duration::MAX)).await;
     bench.advance(1_000_000).await;
     assert!(bench.lease(1).await.is_empty());
     let _ = bench.store().hasten(vec![id]).await;

@@ -96,7 +96,11 @@ pub async fn every_filter_finds_exactly_its_own(f: &mut dyn Fixture) {
     let signature = bench.view(ids[2]).await.dead.map(|dead| dead.signature);
     assert_eq!(found(QuarantineFilter { signature, ..all() }).await, [ids[2]]);
     for (text, id) in [("TIMEOUT at", ids[0]), ("trace: SOCKET", ids[1])] {
-        assert_eq!(found(QuarantineFilter { error_contains: Some(text.into()), ..all() }).await, [id], "{text}");
+        assert_eq!(
+            found(QuarantineFilter { error_contains: Some(text.into()), ..all() }).await,
+            [id],
+            "{text}"
+        );
     }
     assert!(found(QuarantineFilter { error_contains: Some("%_\"'".into()), ..all() }).await.is_empty());
     let (since, until) = (Some(start.plus(seconds(10))), Some(start.plus(seconds(20))));
@@ -109,7 +113,8 @@ pub async fn every_filter_finds_exactly_its_own(f: &mut dyn Fixture) {
 /// Promise: every dead letter can be enumerated.
 pub async fn pages_show_every_dead_letter_exactly_once(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;
-    let ids: Vec<_> = bench.push_all((0..25).map(|_| message("x")).collect()).await.iter().map(|p| p.id()).collect();
+    let ids: Vec<_> =
+        bench.push_all((0..25).map(|_| message("x")).collect()).await.iter().map(|p| p.id()).collect();
     let _ = bench.store().dead_letter(ids.clone(), "why".into()).await;
     let (mut seen, mut after, mut pages) = (Vec::new(), None, 0);
     loop {
@@ -151,7 +156,8 @@ pub async fn a_dead_letter_is_never_delivered(f: &mut dyn Fixture) {
 /// B2.
 pub async fn a_message_is_found_by_the_beginning_of_its_id(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;
-    let ids: Vec<_> = bench.push_all((0..100).map(|_| message("x")).collect()).await.iter().map(|p| p.id()).collect();
+    let ids: Vec<_> =
+        bench.push_all((0..100).map(|_| message("x")).collect()).await.iter().map(|p| p.id()).collect();
     let find = async |text: &str| {
         let prefix: IdPrefix = text.parse().unwrap_or_else(|error| panic!("{error}"));
         bench.store().find(prefix).await

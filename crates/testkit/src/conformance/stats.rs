@@ -11,7 +11,8 @@ use crate::fixture::{Fixture, check_sums};
 /// Rule 30.
 pub async fn each_message_is_counted_in_exactly_one_place(f: &mut dyn Fixture) {
     let bench = Bench::with(f, retrying(3, 60)).await;
-    let ids: Vec<_> = bench.push_all((0..7).map(|_| message("x")).collect()).await.iter().map(|p| p.id()).collect();
+    let ids: Vec<_> =
+        bench.push_all((0..7).map(|_| message("x")).collect()).await.iter().map(|p| p.id()).collect();
     let held = bench.lease(5).await;
     bench.done(&held[0]).await;
     bench.fail(&held[1], Failure::transient("no")).await;
@@ -58,7 +59,10 @@ pub async fn the_backlog_says_when_it_is_due_and_how_often_it_failed(f: &mut dyn
     let again = bench.lease_one().await;
     bench.fail(&again, Failure::transient("no")).await;
     let s = bench.stats().await;
-    assert_eq!((s.retry_counts.get(&1), s.retry_counts.get(&2), s.poison_candidates), (Some(&1), Some(&1), 1));
+    assert_eq!(
+        (s.retry_counts.get(&1), s.retry_counts.get(&2), s.poison_candidates),
+        (Some(&1), Some(&1), 1)
+    );
 }
 
 /// B13.

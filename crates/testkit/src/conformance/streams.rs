@@ -163,9 +163,8 @@ pub async fn a_replayed_head_takes_its_old_place(f: &mut dyn Fixture) {
 /// Rule 25.
 pub async fn releasing_followers_says_whether_there_was_anything_to_release(f: &mut dyn Fixture) {
     let bench = Bench::with(f, retrying(3, 60)).await;
-    let release = async |bench: &Bench<'_>| {
-        good(bench.store().release_followers(&queue("q"), &stream("s")).await)
-    };
+    let release =
+        async |bench: &Bench<'_>| good(bench.store().release_followers(&queue("q"), &stream("s")).await);
     assert!(!release(&bench).await, "no such stream");
     let ids = fill(&bench, 2).await;
     assert!(!release(&bench).await, "its head is due");

@@ -106,8 +106,11 @@ impl Runner<'_> {
         };
         let message = &delivery.message;
         let policy = self.store().policy(&message.queue).await.map_err(code)?;
-        let facts =
-            Facts { id: message.id, message_type: message.message_type.as_ref(), counters: delivery.counters };
+        let facts = Facts {
+            id: message.id,
+            message_type: message.message_type.as_ref(),
+            counters: delivery.counters,
+        };
         Ok(decide(&policy, facts, outcome))
     }
 
@@ -120,7 +123,7 @@ impl Runner<'_> {
         }
         let expires_at = self.now().plus(lease);
         for delivery in self.deliveries.iter_mut().filter(|delivery| delivery.token() == token) {
-            delivery.lease.expires_at = expires_at;
+            delivery.lease.expires_at = delivery.lease.expires_at.max(expires_at); // rule 16
         }
         Ok("ok".to_owned())
     }
@@ -150,7 +153,9 @@ impl Runner<'_> {
             let fate = match self.find(id).await? {
                 Some(view) if view.status == Status::Active => continue,
                 Some(view) if view.suspect => "suspect".to_owned(),
-                Some(view) => view.dead.map_or("free".to_owned(), |dead| format!("dead {}", dead.set_aside.as_str())),
+                Some(view) => {
+                    view.dead.map_or("free".to_owned(), |dead| format!("dead {}", dead.set_aside.as_str()))
+                }
                 None => "gone".to_owned(),
             };
             fates.push((self.name_of(id), fate));

@@ -26,7 +26,11 @@ pub(super) fn duration(wait: Duration) -> String {
 
 /// When something is, seen from now.
 pub(super) fn time(at: Timestamp, now: Timestamp) -> String {
-    if at > now { format!("in {}", duration(at.since(now))) } else { format!("{} ago", duration(now.since(at))) }
+    if at > now {
+        format!("in {}", duration(at.since(now)))
+    } else {
+        format!("{} ago", duration(now.since(at)))
+    }
 }
 
 pub(super) fn delivery(name: &str, delivery: &Delivery) -> String {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use sickbay_core::clock::Clock;
 use sickbay_core::port::{Claim, Exchange, ProcessId, Store};
 use sickbay_core::quarantine::{MessageView, PageRequest, QuarantineFilter};
-use sickbay_core::{Delivery, LeaseToken, MessageId, QueueName, QueuePolicy, StoreError, Timestamp, WorkerName};
+use sickbay_core::{
+    Delivery, LeaseToken, MessageId, QueueName, QueuePolicy, StoreError, Timestamp, WorkerName,
+};
 
 use super::answer;
 use super::command::{self, Command};
@@ -28,6 +30,7 @@ pub struct Runner<'f> {
     pub(super) in_full: bool,
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` hands over")]
 pub(super) fn code(error: StoreError) -> String {
     error.code().to_owned()
 }
@@ -139,8 +142,10 @@ impl<'f> Runner<'f> {
         let process = self.process(command);
         let claim = Claim {
             queue: self.queue(command)?,
-            worker: WorkerName::new(command.option("as").map_or("worker/own".to_owned(), |n| format!("worker/{n}")))
-                .map_err(|error| error.to_string())?,
+            worker: WorkerName::new(
+                command.option("as").map_or("worker/own".to_owned(), |n| format!("worker/{n}")),
+            )
+            .map_err(|error| error.to_string())?,
             process,
             max: command.words.first().and_then(|word| word.parse().ok()).unwrap_or(1),
             wait: Duration::ZERO,
@@ -192,7 +197,10 @@ impl<'f> Runner<'f> {
         let views = self.store().streams(&self.queue(command)?, 100).await.map_err(code)?;
         Ok(answer::list(views.iter().map(|view| {
             let head = view.head.map(|head| self.name_of(head)).unwrap_or_default();
-            let due = view.due_at.filter(|_| self.in_full).map(|at| format!(" due {}", answer::time(at, self.now())));
+            let due = view
+                .due_at
+                .filter(|_| self.in_full)
+                .map(|at| format!(" due {}", answer::time(at, self.now())));
             format!("{} {:?} {head} of {}{}", view.key, view.state, view.length, due.unwrap_or_default())
         })))
     }
