@@ -123,7 +123,8 @@ async fn measure(name: &str, count: u64, pending: bool, clock: &Arc<dyn Clock>, 
         }
     };
     let before = began.elapsed();
-    let running = Worker::new(source.clone(), handler, Arc::clone(clock)).concurrency(64).prefetch(1024).start();
+    let running =
+        Worker::new(source.clone(), handler, Arc::clone(clock)).concurrency(64).prefetch(1024).start();
     source.finished.notified().await;
     let took = began.elapsed() - before;
     let turns = source.left.lock().unwrap_or_else(PoisonError::into_inner).1;

@@ -66,8 +66,16 @@ impl<T: IntoAnswer, E: Into<Box<dyn Error + Send + Sync>>> IntoAnswer for Result
     fn into_answer(self) -> Answer {
         match self {
             Ok(answer) => answer.into_answer(),
-            Err(error) => Answer::Raw(RawError::new(chain(error.into().as_ref()))),
+            Err(error) => Answer::Raw(raw(error.into())),
         }
+    }
+}
+
+/// An ordinary error becomes its text; one that was made for the classifier stays what it is.
+fn raw(error: Box<dyn Error + Send + Sync>) -> RawError {
+    match error.downcast::<RawError>() {
+        Ok(raw) => *raw,
+        Err(error) => RawError::new(chain(error.as_ref())),
     }
 }
 

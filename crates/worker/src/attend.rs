@@ -8,7 +8,7 @@ use sickbay_core::gate::gate;
 use sickbay_core::signature::{Grouping, Signature, Subject};
 use sickbay_core::text::clean_error;
 use sickbay_core::verdict::{Effect, Failed};
-use sickbay_core::{Failure, Kind, Settlement, Stages, Timestamp, Verdict};
+use sickbay_core::{Failure, Kind, MessageType, Settlement, Stages, Timestamp, Verdict};
 
 use crate::answer::Answer;
 use crate::execute::{Ended, execute};
@@ -149,7 +149,7 @@ fn sign(rules: &Rules, held: &Held, failure: &Failure) -> Signature {
     let message = &held.delivery.message;
     Grouping::new(&rules.policy.grouping).signature(&Subject {
         queue: message.queue.as_str(),
-        message_type: message.message_type.as_ref().map(|message_type| message_type.as_str()),
+        message_type: message.message_type.as_ref().map(MessageType::as_str),
         reason: failure.reason.as_str(),
         text: &failure.error,
         schema_path: failure.schema_path.as_deref(),

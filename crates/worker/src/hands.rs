@@ -124,6 +124,8 @@ pub(crate) struct Hands {
     pub(crate) wanted: u32,
     /// A claim waits at the source.
     pub(crate) waiting: bool,
+    /// It is being withdrawn; nothing is handed in before, or it would take what is given back.
+    pub(crate) recalling: bool,
     /// Lanes with nothing to do.
     pub(crate) parked: Vec<usize>,
     /// How much of the prefetch is used now: nothing after the buffer expired, then growing again.
@@ -149,6 +151,7 @@ impl Hands {
             unsettled: 0,
             wanted: 0,
             waiting: false,
+            recalling: false,
             parked: Vec::new(),
             room: prefetch,
             room_grows_from: Timestamp::default(),
@@ -228,6 +231,11 @@ impl Hands {
         }
     }
 
+    /// Since when the oldest has been buffered.
+    pub(crate) fn oldest_buffered(&self) -> Option<Timestamp> {
+        self.buffer.iter().map(|work| work.held.claimed_at).min()
+    }
+
     /// Gives back everything that is buffered.
     pub(crate) fn empty_buffer(&mut self) -> u64 {
         self.expire_buffer(Timestamp::NEVER, Duration::ZERO)
@@ -249,6 +257,7 @@ impl Hands {
     /// A lane to wake, if there is something to do and one is free.
     pub(crate) fn lane_to_wake(&mut self, stopping: bool) -> Option<usize> {
         let claim = !stopping && !self.waiting && self.spare() > 0;
-        if claim || !self.outbox.is_empty() { self.parked.pop() } else { None }
+        let work = claim || !self.outbox.is_empty();
+        if work && !self.recalling { self.parked.pop() } else { None }
     }
 }

@@ -32,8 +32,11 @@ pub(crate) async fn keeper(shared: Arc<Shared>) {
         let expiry = shared.buffer_expiry.unwrap_or(lease / 2);
         let pace = if retry_soon { lease / 12 } else { lease / 3 };
         let pace = pace.min(expiry / 2).max(Duration::from_millis(1));
-        let wake_at = shared.timer.now().plus(pace);
-        let wake_at = shared.breaker.with(|breaker| breaker.next_at()).map_or(wake_at, |at| wake_at.min(at));
+        let round_at = Some(shared.timer.now().plus(pace));
+        let probe_at = shared.breaker.with(|breaker| breaker.next_at());
+        let expires_at = shared.hands().oldest_buffered().map(|at| at.plus(expiry));
+        let wake_at =
+            [round_at, probe_at, expires_at].into_iter().flatten().min().unwrap_or(Timestamp::NEVER);
         tokio::select! {
             () = shared.timer.sleep_until(wake_at) => {}
             () = shared.keeper_wake.notified() => continue,
@@ -53,7 +56,10 @@ fn expire_buffer(shared: &Shared, expiry: Duration) {
     if hands.expire_buffer(now, expiry) > 0 {
         hands.room = 0;
         hands.room_grows_from = now.plus(expiry * 4);
-        shared.recall.notify_waiters();
+        if hands.waiting {
+            hands.recalling = true;
+            shared.recall.notify_one();
+        }
         shared.wake(&mut hands);
     }
 }

@@ -77,7 +77,11 @@ async fn run_inline(shared: &Arc<Shared>, batch: &mut Batch, chunk: &mut VecDequ
     let rules = shared.rules().await;
     let started = shared.timer.now();
     let (mut now, mut has_slot, mut blocking) = (started, true, false);
-    while has_slot && now.since(started) < SLICE && batch.outgoing.len() < TURN_MAX && !shared.stopping.is_up() {
+    while has_slot
+        && now.since(started) < SLICE
+        && batch.outgoing.len() < TURN_MAX
+        && !shared.stopping.is_up()
+    {
         let Some(work) = next(shared, chunk) else { break };
         let mut attempt = attempt(shared, &rules, &work.held);
         match poll_once(&mut attempt) {

@@ -85,7 +85,11 @@ impl Running {
             source_errors: tally.source_errors,
             last_error: tally.last_error.clone(),
             running: hands.running,
-            buffered: hands.buffer.iter().map(|work| 1 + work.rest.as_ref().map_or(0, |r| r.len() as u32)).sum(),
+            buffered: hands
+                .buffer
+                .iter()
+                .map(|work| 1 + work.rest.as_ref().map_or(0, |r| r.len() as u32))
+                .sum(),
             in_hand: hands.held.len() as u32,
         }
     }
@@ -143,8 +147,7 @@ impl Running {
     /// its answer will change nothing.
     fn abandon(&self) -> u64 {
         let mut hands = self.shared.hands();
-        let running: Vec<Arc<Held>> =
-            hands.held.iter().filter(|held| !held.is_settled()).cloned().collect();
+        let running: Vec<Arc<Held>> = hands.held.iter().filter(|held| !held.is_settled()).cloned().collect();
         for held in &running {
             hands.release(Arc::clone(held));
             held.lose();

@@ -100,8 +100,8 @@ impl Shared {
         }
         let want = if stopping { 0 } else { hands.want(TURN_MAX as u32) };
         let waits = hands.outbox.is_empty();
-        if waits && (want == 0 || hands.waiting) {
-            if self.closed.is_up() && hands.unsettled == 0 {
+        if hands.recalling || (waits && (want == 0 || hands.waiting)) {
+            if waits && self.closed.is_up() && hands.unsettled == 0 {
                 return Step::End;
             }
             hands.parked.push(lane);
@@ -139,10 +139,12 @@ impl Shared {
         let failed = {
             let mut hands = self.hands();
             hands.wanted -= want;
-            hands.waiting &= !waits;
+            if waits {
+                (hands.waiting, hands.recalling) = (false, false);
+            }
             match answer {
                 Err(error) => {
-                    self.turn_failed(&mut hands, sent, error);
+                    self.turn_failed(&mut hands, sent, &error);
                     Vec::new()
                 }
                 Ok((settled, deliveries)) => {
@@ -192,7 +194,7 @@ impl Shared {
         hands.release_rest(rest);
     }
 
-    fn turn_failed(&self, hands: &mut Hands, sent: Vec<Sent>, error: SourceError) {
+    fn turn_failed(&self, hands: &mut Hands, sent: Vec<Sent>, error: &SourceError) {
         let stops = error.kind() == ErrorKind::Stop;
         hands.tally.source_errors += 1;
         hands.tally.last_error = Some(error.to_string());
@@ -218,7 +220,11 @@ fn buffer_in_order(hands: &mut Hands, runs: &mut HashMap<StreamKey, usize>, held
 }
 
 /// Does what follows from the source's answers; those whose effect failed are left to the caller.
-fn accept_settled(hands: &mut Hands, sent: Vec<Sent>, settled: Vec<Settled>) -> Vec<(Arc<Held>, Rest, String)> {
+fn accept_settled(
+    hands: &mut Hands,
+    sent: Vec<Sent>,
+    settled: Vec<Settled>,
+) -> Vec<(Arc<Held>, Rest, String)> {
     let mut failed = Vec::new();
     let answers = settled.into_iter().map(Some).chain(std::iter::repeat(None));
     for (sent, answer) in sent.into_iter().zip(answers) {

@@ -20,6 +20,7 @@ pub(super) struct Report {
     incidents: usize,
     worker_deaths: u64,
     killer_quarantined: bool,
+    killer_lone_crashes: u32,
     bystanders_blamed: u64,
     ledger_expected: i64,
     ledger_actual: i64,
@@ -54,13 +55,15 @@ pub(super) async fn read(
     let bay = Sickbay::open(path)?;
     let stats = bay.store().stats(&queue()?).await?;
     let mut incidents: BTreeMap<String, Incident> = BTreeMap::new();
-    let (mut bystanders_blamed, mut killer_quarantined) = (0, false);
+    let (mut bystanders_blamed, mut killer_quarantined, mut killer_lone_crashes) = (0, false, 0);
     let mut page = PageRequest { rows_max: 500, after: None };
     loop {
         let rows = bay.store().quarantine(&QuarantineFilter::default(), page).await?;
         for row in rows.rows {
             if row.reason == Reason::Crash {
-                killer_quarantined |= row.id == killer;
+                if row.id == killer {
+                    (killer_quarantined, killer_lone_crashes) = (true, row.counters.charges);
+                }
                 bystanders_blamed += u64::from(row.id != killer);
             }
             let signature = row.signature.to_string();
@@ -89,6 +92,7 @@ pub(super) async fn read(
         incidents: signatures.len(),
         worker_deaths,
         killer_quarantined,
+        killer_lone_crashes,
         bystanders_blamed,
         ledger_expected: orders::expected(messages),
         ledger_actual: ledger.query_row("SELECT coalesce(sum(amount_cents), 0) FROM ledger", [], |row| row.get(0))?,

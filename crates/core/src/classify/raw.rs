@@ -134,3 +134,12 @@ pub(super) fn lower(text: &str) -> Cow<'_, str> {
     }
     Cow::Owned(text.chars().flat_map(char::to_lowercase).collect())
 }
+
+impl std::fmt::Display for RawError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// So that a handler can return it with `?` like any other error; what it knows besides its text is kept.
+impl std::error::Error for RawError {}

@@ -154,9 +154,11 @@ impl Tx<'_> {
                 self.renew_hint(queue_no, index, band)?;
             }
             if due.is_empty() && fresh.is_empty() {
+                // What lay there was taken out by hand.
+                self.queue(queue_no)?.bands[index].cursor = position.last;
                 return Ok(());
             }
-            self.merge(Candidates { due, fresh }, max, run_max, gathered)?;
+            self.merge(Candidates { wanted, due, fresh }, max, run_max, gathered)?;
             if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
                 return Ok(());
             }
@@ -178,11 +180,16 @@ impl Tx<'_> {
         run_max: u32,
         gathered: &mut Gathered,
     ) -> Result<(), StoreError> {
+        // A full list may go on: when it is used up, both are read again.
+        let (more_due, more_fresh) =
+            (candidates.due.len() == candidates.wanted, candidates.fresh.len() == candidates.wanted);
         let mut due = candidates.due.into_iter().peekable();
         let mut fresh = candidates.fresh.into_iter().peekable();
         while gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
             let waiting_first = match (due.peek(), fresh.peek()) {
                 (None, None) => break,
+                (Some(_), None) if more_fresh => break,
+                (None, Some(_)) if more_due => break,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
                 (Some(w), Some(f)) => {
@@ -406,6 +413,7 @@ impl Tx<'_> {
 }
 
 struct Candidates {
+    wanted: usize,
     due: Vec<Taken>,
     fresh: Vec<MessageRow>,
 }

@@ -12,7 +12,8 @@ use crate::scene::{Notes, SECOND, Scene, eventually, settle_down};
 
 #[tokio::test]
 async fn failures_that_pile_up_pause_their_type_and_a_probe_that_succeeds_opens_it_again() {
-    let breaker = BreakerPolicy { failures_per_minute: 3, cool_down: 30 * SECOND, ..BreakerPolicy::default() };
+    let breaker =
+        BreakerPolicy { failures_per_minute: 3, cool_down: 30 * SECOND, ..BreakerPolicy::default() };
     let retry = RetryPolicy::cooldown(10, 600 * SECOND);
     let policy = QueuePolicy { breaker: Some(breaker), ..QueuePolicy::with_retry(retry) };
     let scene = Scene::new(policy).await;
@@ -20,11 +21,10 @@ async fn failures_that_pile_up_pause_their_type_and_a_probe_that_succeeds_opens_
     let (healthy, notes) = (Arc::new(AtomicBool::new(false)), Notes::default());
     let (well, seen) = (Arc::clone(&healthy), notes.clone());
     let handler = move |ctx: Context| {
-        let ill = ctx.message_type().is_some_and(|t| t.as_str() == "OrderPaid") && !well.load(Ordering::SeqCst);
+        let ill =
+            ctx.message_type().is_some_and(|t| t.as_str() == "OrderPaid") && !well.load(Ordering::SeqCst);
         seen.add(ctx.message_type().unwrap().to_string());
-        async move {
-            if ill { Err("ledger: 503 service unavailable") } else { Ok(Verdict::done()) }
-        }
+        async move { if ill { Err("ledger: 503 service unavailable") } else { Ok(Verdict::done()) } }
     };
     let _running = scene.worker(handler).concurrency(1).prefetch(0).start();
     for number in 0..10 {

@@ -5,6 +5,7 @@ mod broker;
 mod handlers;
 mod kata;
 mod leases;
+mod load;
 mod pipeline;
 mod scene;
 mod schema;

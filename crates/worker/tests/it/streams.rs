@@ -17,10 +17,7 @@ async fn stream_of(scene: &Scene, names: &[&str]) {
 }
 
 /// Notes each name, and fails those that end with `!` as told.
-fn noting(
-    notes: &Notes,
-    fail: fn() -> Verdict,
-) -> impl Fn(Context) -> BoxFuture<'static, Verdict> + use<> {
+fn noting(notes: &Notes, fail: fn() -> Verdict) -> impl Fn(Context) -> BoxFuture<'static, Verdict> + use<> {
     let notes = notes.clone();
     move |ctx: Context| {
         let notes = notes.clone();

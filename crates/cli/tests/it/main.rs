@@ -1,0 +1,3 @@
+//! Tests of the binary, in one program.
+
+mod demo;
