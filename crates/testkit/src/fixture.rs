@@ -31,11 +31,6 @@ pub trait Fixture: Send + Sync {
     /// What is in the handler's own table, in order of writing.
     fn effects(&self) -> Vec<String>;
 
-    /// What was pushed is still there after `crash` and `reopen`.
-    fn persistent(&self) -> bool {
-        true
-    }
-
     /// Changes a stored byte of a message's payload behind the store's back.
     fn damage(&self, id: MessageId);
 }

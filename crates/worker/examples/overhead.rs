@@ -1,7 +1,7 @@
 //! What the worker itself costs per delivery: a source in memory hands out prepared deliveries, the
 //! handler does nothing.
 //!
-//! `cargo run --release -p sickbay-worker --example overhead [deliveries]`
+//! `cargo run --release -p sickbay-worker --example overhead [deliveries] [threads]`
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -142,13 +142,10 @@ fn main() -> std::io::Result<()> {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(500_000);
     let began = Instant::now();
     let clock: Arc<dyn Clock> = Arc::new(MachineClock(began));
-    for threads in [1, 2] {
+    let only = std::env::args().nth(2).and_then(|text| text.parse().ok());
+    for threads in [1, 2].into_iter().filter(|threads| only.is_none_or(|only| only == *threads)) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
-        runtime.block_on(async {
-            let task = tokio::spawn(async move {});
-            let _ = task.await;
-        });
         for (name, pending) in [("answers at once", false), ("waits three times", true)] {
             let clock = Arc::clone(&clock);
             let name = format!("{threads} thread(s), handler {name}");

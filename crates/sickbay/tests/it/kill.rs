@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use sickbay::{MessageId, Overview, QueueName, Sickbay};
+use sickbay::{MessageId, QueueName, Sickbay};
 
 /// An example of this crate; `cargo test` builds them all.
 fn example(name: &str) -> PathBuf {

@@ -21,13 +21,14 @@ pub(super) struct File {
     pub(super) connection: Connection,
     path: PathBuf,
     log_bytes: u64,
+    file_bytes_max: Option<u64>,
     /// Held as long as the store is open.
     _lock: fs::File,
 }
 
 impl File {
     /// Takes possession of the file and brings it to this program's version.
-    pub(super) fn open(path: &Path, log_bytes: u64) -> Result<Self, StoreError> {
+    pub(super) fn open(path: &Path, log_bytes: u64, file_bytes_max: Option<u64>) -> Result<Self, StoreError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             let message = format!("SQLite {} can lose its log; 3.51.3 or newer is needed", rusqlite::version());
             return Err(StoreError::new(ErrorKind::Stop, "SB0014", message));
@@ -35,7 +36,8 @@ impl File {
         let lock = lock(path)?;
         let connection = connect(path)?;
         schema::migrate(&connection, path)?;
-        let file = Self { connection, path: path.to_owned(), log_bytes, _lock: lock };
+        let file = Self { connection, path: path.to_owned(), log_bytes, file_bytes_max, _lock: lock };
+        file.limit()?;
         file.grow_log()?;
         Ok(file)
     }
@@ -43,7 +45,16 @@ impl File {
     /// Closes and opens the connection: after an error of the disk nothing in memory is trusted.
     pub(super) fn reopen(&mut self) -> Result<(), StoreError> {
         self.connection = connect(&self.path)?;
-        Ok(())
+        self.limit()
+    }
+
+    /// Keeps the file from growing beyond its limit.
+    fn limit(&self) -> Result<(), StoreError> {
+        let Some(bytes) = self.file_bytes_max else { return Ok(()) };
+        let page: u64 = self.connection.query_row("PRAGMA page_size", [], |row| row.get(0)).translated()?;
+        let pages = (bytes / page.max(1)).max(1);
+        let pragma = format!("PRAGMA max_page_count = {pages}");
+        self.connection.query_row(&pragma, [], |row| row.get::<_, i64>(0)).map(drop).translated()
     }
 
     /// Writes the log to its full size once, so that later commits overwrite instead of append:
@@ -74,12 +85,6 @@ impl File {
             Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
             other => other.map_err(|error| io(&path, &error)),
         }
-    }
-
-    /// Copies the log into the file when it has reached its size; the next commit then begins at its start.
-    pub(super) fn checkpoint_if_due(&self) {
-        // SQLite does this by itself at the page count set when connecting; a reader that held it
-        // up is made good for here, at the next commit.
     }
 }
 

@@ -52,13 +52,14 @@ pub struct SqliteOptions {
     clock: Arc<dyn Clock>,
     limits: Limits,
     log_bytes: u64,
+    file_bytes_max: Option<u64>,
     evidence: Option<String>,
 }
 
 impl SqliteOptions {
     /// Every default, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, limits: Limits::default(), log_bytes: 17 << 20, evidence: None }
+        Self { clock, limits: Limits::default(), log_bytes: 17 << 20, file_bytes_max: None, evidence: None }
     }
 
     /// The clock it was made with.
@@ -78,6 +79,13 @@ impl SqliteOptions {
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = bytes;
+        self
+    }
+
+    /// The file never grows beyond this; pushes are then refused with `SB0005`. Defaults to no limit.
+    #[must_use]
+    pub fn file_bytes_max(mut self, bytes: u64) -> Self {
+        self.file_bytes_max = Some(bytes);
         self
     }
 
@@ -110,7 +118,7 @@ impl SqliteStore {
     /// Opens the file, or creates it. What a dead owner held becomes suspect at once.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path: PathBuf = path.as_ref().to_owned();
-        let file = File::open(&path, options.log_bytes)?;
+        let file = File::open(&path, options.log_bytes, options.file_bytes_max)?;
         let process = ProcessId(random());
         let now = options.clock.now().millis();
         let evidence = options.evidence.as_deref().unwrap_or("the process that held it died");

@@ -107,7 +107,8 @@ fn live(connection: &Connection, id: MessageId, place: Place, now: i64) -> Resul
             Ok((if waits { read_waiting(row)? } else { fresh }, message))
         })
         .translated()?;
-    let holder = leased_places(connection)?.0.remove(&id.number());
+    // A message that was replayed lies elsewhere than the journal of its earlier life says.
+    let holder = leased_places(connection)?.0.remove(&id.number()).filter(|held| held.0 == place.0);
     if holder.is_some() && !known.in_waiting {
         known.counters.deliveries = 1;
     }

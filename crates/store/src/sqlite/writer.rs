@@ -133,9 +133,6 @@ impl Writer {
             self.give_up(error, open);
         }
         self.answer(turn, &result);
-        if result.is_ok() {
-            self.file.checkpoint_if_due();
-        }
     }
 
     fn carry_out(&mut self, batch: Vec<Op>, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {

@@ -3,4 +3,5 @@
 mod memory;
 mod model;
 mod sqlite;
+mod sqlite_file;
 mod sqlite_model;

@@ -11,6 +11,12 @@ use sickbay_store::{SqliteEffect, SqliteOptions, SqliteStore};
 use sickbay_testkit::{Fixture, ManualClock};
 use tempfile::TempDir;
 
+/// A folder in memory where there is one: these tests are about what is written, not about disks.
+fn folder() -> TempDir {
+    let memory = std::path::Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
+}
+
 /// A store in a folder of its own.
 pub(crate) struct SqliteFixture {
     clock: ManualClock,
@@ -20,7 +26,7 @@ pub(crate) struct SqliteFixture {
 
 impl SqliteFixture {
     pub(crate) fn new() -> Self {
-        let mut fixture = Self { clock: ManualClock::new(), store: None, folder: TempDir::new().unwrap() };
+        let mut fixture = Self { clock: ManualClock::new(), store: None, folder: folder() };
         fixture.open();
         fixture
     }

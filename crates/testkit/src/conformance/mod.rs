@@ -172,18 +172,22 @@ macro_rules! conformance {
             a_cancelled_or_purged_owner_forgets_its_key
             a_cascade_lets_the_followers_go_on
             a_dead_owner_gives_its_key_up
+            a_deferred_entry_leaves_no_hold_and_is_replayed_into_its_place
             a_held_stream_goes_on_when_its_head_is_discarded
             a_held_stream_goes_on_when_its_head_is_replayed
             a_key_stands_until_its_window_has_passed
             a_killer_is_alone_until_it_is_quarantined
             a_plain_life
+            a_release_keeps_its_place_before_what_came_later
             a_release_or_an_expiry_does_not_clear_a_suspect
             a_replay_with_other_bytes_to_another_queue
             a_replayed_message_owns_its_key_again
             a_replayed_message_that_poisons_again
+            a_run_ends_before_a_suspect
             a_run_ends_where_it_must
             a_scheduled_retry_blocks_its_stream_until_it_is_through
             a_stream_that_passes_goes_on_without_its_head
+            a_suspect_behind_a_leased_one_holds_nobody_up
             a_suspect_in_one_queue_holds_the_process_up_in_another
             a_suspect_waits_for_empty_hands
             an_adopted_message_takes_the_same_road

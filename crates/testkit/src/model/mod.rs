@@ -52,19 +52,25 @@ fn transcript(mut fixture: impl Fixture, commands: &[Command]) -> Vec<String> {
     runtime.block_on(run(&mut fixture, commands))
 }
 
-/// Drops commands, first many at once and then one by one, as long as `fails` still holds.
+/// Drops commands, first many at once and then one by one, as long as `fails` still holds. Where a push
+/// is dropped, the names of later messages may move up with it.
 pub fn shrink(mut script: Vec<Command>, fails: impl Fn(&[Command]) -> bool) -> Vec<Command> {
+    let plain = with_plain_names(&script);
+    if fails(&plain) {
+        script = plain;
+    }
     let mut size = (script.len() / 2).max(1);
     loop {
         let before = script.len();
         let mut at = 0;
         while at < script.len() {
-            let mut shorter = script.clone();
-            shorter.drain(at..(at + size).min(script.len()));
-            if fails(&shorter) {
-                script = shorter;
-            } else {
-                at += size;
+            let end = (at + size).min(script.len());
+            match [without(&script, at, end, true), without(&script, at, end, false)]
+                .into_iter()
+                .find(|s| fails(s))
+            {
+                Some(shorter) => script = shorter,
+                None => at = end,
             }
         }
         if size == 1 && script.len() == before {
@@ -72,6 +78,41 @@ pub fn shrink(mut script: Vec<Command>, fails: impl Fn(&[Command]) -> bool) -> V
         }
         size = (size / 2).max(1);
     }
+}
+
+fn makes_a_message(command: &Command) -> bool {
+    matches!(command.verb.as_str(), "push" | "adopt")
+}
+
+/// Gives every message that a command is about another number.
+fn rename(command: &Command, number: impl Fn(usize) -> usize) -> Command {
+    let mut renamed = command.clone();
+    if let Some(word) = renamed.words.first_mut()
+        && let Some(index) = word.strip_prefix('m').and_then(|digits| digits.parse().ok())
+    {
+        *word = format!("m{}", number(index));
+    }
+    renamed
+}
+
+/// Calls messages by the numbers they have, as far as the script alone tells, instead of by larger ones
+/// that begin again from m0.
+fn with_plain_names(script: &[Command]) -> Vec<Command> {
+    let mut made = 0;
+    let plain = |command: &Command| {
+        let renamed = rename(command, |index| index.checked_rem(made).unwrap_or(index));
+        made += usize::from(makes_a_message(command));
+        renamed
+    };
+    script.iter().map(plain).collect()
+}
+
+/// The script without some of its lines.
+fn without(script: &[Command], from: usize, to: usize, move_up: bool) -> Vec<Command> {
+    let count = |commands: &[Command]| commands.iter().filter(|command| makes_a_message(command)).count();
+    let (kept, gone) = (count(&script[..from]), count(&script[from..to]));
+    let name = |index: usize| if move_up && index >= kept + gone { index - gone } else { index };
+    script[..from].iter().cloned().chain(script[to..].iter().map(|command| rename(command, name))).collect()
 }
 
 /// The lines that differ, one above the other.
@@ -101,7 +142,8 @@ mod tests {
     #[test]
     fn shrinking_keeps_only_what_matters() {
         let script = random_script(5, 100);
-        let needed: Vec<Command> = script.iter().filter(|command| command.verb == "advance").cloned().collect();
+        let needed: Vec<Command> =
+            script.iter().filter(|command| command.verb == "advance").cloned().collect();
         assert!(needed.len() > 1);
         let shrunk = shrink(script, |shorter| {
             shorter.iter().filter(|command| command.verb == "advance").count() == needed.len()

@@ -163,3 +163,64 @@ async fn an_idle_worker_makes_no_calls_while_time_passes() {
     assert_eq!(scene.source.renewals.load(Ordering::SeqCst), 0);
     assert_eq!(running.stats().claimed, 0);
 }
+
+#[tokio::test]
+async fn a_buffered_message_whose_lease_is_lost_never_runs() {
+    let scene = Scene::with_attempts(5).await;
+    let (door, notes) = (door(), Notes::default());
+    let (inside, seen) = (Arc::clone(&door), notes.clone());
+    let handler = move |ctx: Context| {
+        let inside = Arc::clone(&inside);
+        seen.add(String::from_utf8_lossy(ctx.payload()));
+        async move { inside.acquire().await.unwrap().forget() }
+    };
+    let running = scene.worker(handler).concurrency(1).buffer_expiry(1000 * SECOND).start();
+    scene.push("first").await;
+    notes.reach(1).await;
+    let second = scene.push("second").await;
+    eventually("it is buffered", async || running.stats().buffered == 1).await;
+    scene.store.dead_letter(vec![second], "by hand".to_owned()).await.unwrap();
+    scene.pass(20).await;
+    door.add_permits(2);
+    scene.completed(1).await;
+    eventually("nothing is in hand", async || running.stats().in_hand == 0).await;
+    assert_eq!(notes.all(), ["first"]);
+    assert_eq!(running.stats().lost, 1);
+}
+
+#[tokio::test]
+async fn a_claim_waits_while_settlements_are_on_their_way() {
+    let scene = Scene::with_attempts(1).await;
+    let notes = Notes::default();
+    let seen = notes.clone();
+    let handler = move |_: Context| {
+        seen.add("run");
+        async {}
+    };
+    let _running = scene.worker(handler).start();
+    settle_down().await;
+    scene.source.settling.forget_permits(usize::MAX);
+    scene.push("a").await;
+    notes.reach(1).await;
+    scene.push("b").await;
+    notes.reach(2).await;
+    assert_eq!(scene.stats().await.completed, 0, "the first is not settled yet");
+    scene.source.settling.add_permits(10);
+    scene.completed(2).await;
+}
+
+#[tokio::test]
+async fn handlers_that_block_their_thread_do_not_keep_others_from_running() {
+    let scene = Scene::with_attempts(1).await;
+    for number in 0..50 {
+        scene.push(&number.to_string()).await;
+    }
+    let clock = scene.clock.clone();
+    let handler = move |_: Context| {
+        clock.advance(SECOND / 10);
+        async {}
+    };
+    let running = scene.worker(handler).concurrency(3).start();
+    scene.completed(50).await;
+    assert_eq!(running.stats().done, 50);
+}

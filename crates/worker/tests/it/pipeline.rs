@@ -147,7 +147,7 @@ async fn a_panic_while_a_handler_is_dropped_is_caught_too() {
             panic!("dropped");
         }
     }
-    let scene = Scene::with_attempts(1).await;
+    let scene = Scene::new(QueuePolicy { time_budget: 5 * SECOND, ..QueuePolicy::default() }).await;
     scene.push("a").await;
     let handler = |_: Context| async {
         let _bomb = Bomb;
@@ -155,8 +155,9 @@ async fn a_panic_while_a_handler_is_dropped_is_caught_too() {
     };
     let running = scene.worker(handler).start();
     eventually("it runs", async || running.stats().running == 1).await;
-    scene.clock.advance(300 * SECOND);
+    scene.clock.advance(5 * SECOND);
     scene.quarantined(1).await;
+    assert_eq!(scene.dead().await[0].reason, Reason::TimeoutExceeded);
     eventually("the slot is free again", async || running.stats().running == 0).await;
 }
 

@@ -176,6 +176,10 @@ pub(crate) struct Faulty {
     pub(crate) turns_fail: AtomicBool,
     /// The next turn with settlements reaches the store, but its answer is lost.
     pub(crate) answer_is_lost: AtomicBool,
+    /// Turns with settlements wait for a permit.
+    pub(crate) settling: Semaphore,
+    /// Turns say that the store cannot go on.
+    pub(crate) stops: AtomicBool,
     /// Renewals fail.
     pub(crate) renewals_fail: AtomicBool,
     /// How many renewals there were.
@@ -188,6 +192,8 @@ impl Faulty {
             inner: Arc::new(inner),
             turns_fail: AtomicBool::new(false),
             answer_is_lost: AtomicBool::new(false),
+            settling: Semaphore::new(Semaphore::MAX_PERMITS),
+            stops: AtomicBool::new(false),
             renewals_fail: AtomicBool::new(false),
             renewals: AtomicU32::new(0),
         }
@@ -204,7 +210,13 @@ impl Source for Faulty {
         if self.turns_fail.load(Ordering::SeqCst) {
             return Err(unreachable());
         }
+        if self.stops.load(Ordering::SeqCst) {
+            return Err(StoreError::new(ErrorKind::Stop, "SB0000", "the disk is gone"));
+        }
         let settles = !turn.settlements.is_empty();
+        if settles {
+            self.settling.acquire().await.unwrap().forget();
+        }
         let answer = self.inner.turn(turn).await;
         if settles && self.answer_is_lost.swap(false, Ordering::SeqCst) { Err(unreachable()) } else { answer }
     }

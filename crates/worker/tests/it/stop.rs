@@ -115,3 +115,15 @@ async fn a_dropped_worker_begins_nothing_more_and_settles_what_runs() {
     scene.completed(1).await;
     assert_eq!(scene.stats().await.pending, 2);
 }
+
+#[tokio::test]
+async fn a_source_that_cannot_go_on_ends_the_worker() {
+    let scene = Scene::with_attempts(1).await;
+    scene.source.stops.store(true, Ordering::SeqCst);
+    let running = scene.worker(async |_: Context| ()).start();
+    running.ended().await;
+    assert_eq!(running.stats().last_error.unwrap(), "the disk is gone (SB0000)");
+    let stopping = tokio::spawn(running.stop());
+    scene.pass(10).await;
+    assert_eq!(stopping.await.unwrap(), Stopped::default());
+}

@@ -81,8 +81,9 @@ async fn a_failure_that_says_cascade_lets_the_rest_of_the_run_go_on() {
         let failure = Failure::transient("no");
         Verdict::Retry(Failed { failure, stages: Stages::NONE, cascade: true })
     };
-    let _running = scene.worker(noting(&notes, cascade)).start();
+    let running = scene.worker(noting(&notes, cascade)).start();
     scene.completed(3).await;
+    assert_eq!(running.stats().given_back, 0);
     assert_eq!(notes.all(), ["a1", "a2!", "a3", "a4"]);
     assert_eq!(scene.stats().await.failed, 1);
     scene.pass(10).await;
