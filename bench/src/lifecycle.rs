@@ -24,7 +24,10 @@ pub(crate) async fn rate_on(store: &SqliteStore, count: u64, batch: usize) -> Re
     let begin = Instant::now();
     let (mut done, mut held) = (0u64, Vec::new());
     while done < count {
-        let exchange = Exchange { settlements: std::mem::take(&mut held), claim: Some(claim(store, batch as u32, Duration::ZERO)) };
+        let exchange = Exchange {
+            settlements: std::mem::take(&mut held),
+            claim: Some(claim(store, batch as u32, Duration::ZERO)),
+        };
         // Both reach the writer together and share its commit.
         let (pushed, exchanged) = tokio::join!(store.push(messages(batch)), store.exchange(exchange));
         pushed?;

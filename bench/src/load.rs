@@ -11,7 +11,10 @@ use sickbay_store::{SqliteOptions, SqliteStore, SystemClock};
 
 /// A JSON document of 256 bytes.
 pub(crate) fn payload(number: u64) -> Vec<u8> {
-    let mut text = format!(r#"{{"type":"OrderPaid","eventId":"evt-{number:012}","amountCents":{},"note":""#, number % 9999);
+    let mut text = format!(
+        r#"{{"type":"OrderPaid","eventId":"evt-{number:012}","amountCents":{},"note":""#,
+        number % 9999
+    );
     while text.len() < 254 {
         text.push('x');
     }

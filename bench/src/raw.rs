@@ -62,7 +62,8 @@ fn insert(connection: &Connection, next: &mut u64, count: u64, body: &[u8]) -> R
 }
 
 fn insert_rows(connection: &Connection, next: &mut u64, count: u64, body: &[u8]) -> Result<()> {
-    let mut statement = connection.prepare_cached("INSERT INTO msg (id, queue, payload) VALUES (?1, 1, ?2)")?;
+    let mut statement =
+        connection.prepare_cached("INSERT INTO msg (id, queue, payload) VALUES (?1, 1, ?2)")?;
     for _ in 0..count {
         statement.execute((*next as i64, body))?;
         *next += 1;

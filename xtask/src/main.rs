@@ -1,11 +1,12 @@
 //! The chores of the project: `cargo xtask <command>`.
 
-#[expect(dead_code, reason = "what `bench` compares with, once there is a `bench`")]
+mod bench;
 mod bench_peers;
 mod cargo;
 mod counts;
 mod needs;
 mod servers;
+mod signatures;
 mod steps;
 mod suggest;
 mod suite;
@@ -30,6 +31,18 @@ const COMMANDS: &[Command] = &[
         arguments: "[filter]",
         about: "format, clippy, tidy, every test, doc tests, examples; with a filter only the tests it matches",
         run: suite::test,
+    },
+    Command {
+        name: "bench",
+        arguments: "[--quick] [--json] [P1 …]",
+        about: "the figures that we promise, against the machine's limits and against peers",
+        run: bench::command,
+    },
+    Command {
+        name: "signatures",
+        arguments: "DIR [--json]",
+        about: "grouping accuracy of signatures over labelled texts (CSV files: text, cause)",
+        run: |_, arguments| signatures::run(arguments).map(|()| ExitCode::SUCCESS),
     },
     Command { name: "tidy", arguments: "", about: "the house rules that are checks", run: tidy::command },
     Command {
@@ -67,7 +80,7 @@ fn usage() -> String {
     let mut text = String::from("The chores of the project.\n\nUsage: cargo xtask <command>\n\nCommands:\n");
     for command in COMMANDS {
         let call = format!("{} {}", command.name, command.arguments);
-        text.push_str(&format!("  {call:<16} {}\n", command.about));
+        text.push_str(&format!("  {call:<32} {}\n", command.about));
     }
     text
 }

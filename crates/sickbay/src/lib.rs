@@ -35,20 +35,24 @@ use std::time::Duration;
 pub use sickbay_core as core;
 pub use sickbay_core::classify::{Classifier, RawError, Rule};
 pub use sickbay_core::gate::{Invalid, Validator};
-pub use sickbay_core::policy::{Backoff, Ordering, QueuePolicy, RetryOverride, RetryPolicy, WhenHeadQuarantined};
-pub use sickbay_core::port::{Deliveries, Desk, Overview, ProcessId, Pushed, Pusher, Replay, Replayed, Store};
+pub use sickbay_core::policy::{
+    Backoff, Ordering, QueuePolicy, RetryOverride, RetryPolicy, WhenHeadQuarantined,
+};
+pub use sickbay_core::port::{
+    Deliveries, Desk, Overview, ProcessId, Pushed, Pusher, Replay, Replayed, Store,
+};
 pub use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
 pub use sickbay_core::stats::QueueStats;
 pub use sickbay_core::verdict::{Done, Failed};
 pub use sickbay_core::{
-    Cause, Clock, Counters, Delivery, ErrorKind, Failure, Key, Kind, LeaseToken, Message, MessageId, MessageType,
-    NewMessage, Priority, QueueName, Reason, Settlement, Stages, StoreError, StreamKey, Timestamp, Verdict,
-    WorkerName,
+    Cause, Clock, Counters, Delivery, ErrorKind, Failure, Key, Kind, LeaseToken, Message, MessageId,
+    MessageType, NewMessage, Priority, QueueName, Reason, Settlement, Stages, StoreError, StreamKey,
+    Timestamp, Verdict, WorkerName,
 };
 pub use sickbay_store::{MemoryEffect, MemoryStore, SqliteEffect, SqliteOptions, SqliteStore, SystemClock};
 pub use sickbay_worker::{
-    Answer, Context, Death, Handler, IntoAnswer, Running, Stopped, StoreSource, Supervised, Supervisor, Worker,
-    blocking, last_death, typed,
+    Answer, Context, Death, Handler, IntoAnswer, Running, Stopped, StoreSource, Supervised, Supervisor,
+    Worker, blocking, last_death, typed,
 };
 
 /// How often [`Sickbay::drained`] looks.
@@ -109,7 +113,10 @@ impl Sickbay {
     }
 
     /// Stores messages, all or none. When it returns they are durable.
-    pub async fn push(&self, messages: impl IntoIterator<Item = NewMessage>) -> Result<Vec<Pushed>, StoreError> {
+    pub async fn push(
+        &self,
+        messages: impl IntoIterator<Item = NewMessage>,
+    ) -> Result<Vec<Pushed>, StoreError> {
         self.store.push(messages.into_iter().collect()).await
     }
 

@@ -16,6 +16,9 @@ pub const FIRST_LINE_CHARACTERS_MAX: usize = 300;
 /// The most numbers that an id prefix may name before it is called too short.
 pub const CANDIDATES_MAX: u64 = 10_000;
 
+/// How long after its last claim a process still counts as working on a queue (rule 18).
+pub const WORKS_ON: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// How large what is pushed may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -142,8 +142,8 @@ fn main() -> std::io::Result<()> {
     let count = std::env::args().nth(1).and_then(|text| text.parse().ok()).unwrap_or(500_000);
     let began = Instant::now();
     let clock: Arc<dyn Clock> = Arc::new(MachineClock(began));
-    let only = std::env::args().nth(2).and_then(|text| text.parse().ok());
-    for threads in [1, 2].into_iter().filter(|threads| only.is_none_or(|only| only == *threads)) {
+    let only: Option<usize> = std::env::args().nth(2).and_then(|text| text.parse().ok());
+    for threads in [1usize, 2].into_iter().filter(|threads| only.is_none_or(|only| only == *threads)) {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
         for (name, pending) in [("answers at once", false), ("waits three times", true)] {

@@ -12,13 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sickbay::{
-    Clock, QueueName, QueuePolicy, RetryPolicy, Sickbay, Supervisor, SystemClock,
-};
+use sickbay::{Clock, QueueName, QueuePolicy, RetryPolicy, Sickbay, Supervisor, SystemClock};
 
 use self::death::Death;
-pub(crate) use self::worker::{WorkerArguments, work};
 use self::worker::Progress;
+pub(crate) use self::worker::{WorkerArguments, work};
 
 /// What the demo can be told.
 #[derive(clap::Args)]
@@ -51,7 +49,11 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let store = folder.join("demo.db");
     anyhow::ensure!(!store.exists(), "{} exists already; choose another folder", store.display());
     let screen = Screen::new(arguments.json, arguments.messages);
-    screen.say(&format!("{} orders, {} of them poisonous, one of them deadly", arguments.messages, poisonous(arguments.messages)));
+    screen.say(&format!(
+        "{} orders, {} of them poisonous, one of them deadly",
+        arguments.messages,
+        poisonous(arguments.messages)
+    ));
     let killer = send(&store, arguments.messages).await?;
     let deaths = supervise(&store, arguments.death, &screen).await?;
     screen.clear();
@@ -74,7 +76,8 @@ fn poisonous(count: u64) -> usize {
 async fn send(store: &Path, count: u64) -> anyhow::Result<sickbay::MessageId> {
     let bay = Sickbay::open(store)?;
     let queue = queue()?;
-    let retry = RetryPolicy { cap: Duration::from_secs(1), ..RetryPolicy::exponential(8, Duration::from_millis(50)) };
+    let retry =
+        RetryPolicy { cap: Duration::from_secs(1), ..RetryPolicy::exponential(8, Duration::from_millis(50)) };
     let policy = QueuePolicy { time_budget: Duration::from_millis(250), ..QueuePolicy::with_retry(retry) };
     bay.define_queue(&queue, policy).await?;
     let ledger = rusqlite::Connection::open(store)?;
@@ -82,9 +85,11 @@ async fn send(store: &Path, count: u64) -> anyhow::Result<sickbay::MessageId> {
     let mut killer = None;
     let numbers: Vec<u64> = (0..count).collect();
     for part in numbers.chunks(500) {
-        let batch: Result<Vec<_>, _> = part.iter().map(|number| orders::message(&queue, *number, count)).collect();
+        let batch: Result<Vec<_>, _> =
+            part.iter().map(|number| orders::message(&queue, *number, count)).collect();
         let pushed = bay.push(batch?).await?;
-        let deadly = part.iter().zip(pushed).find(|(number, _)| orders::fate(**number, count) == orders::Fate::Killer);
+        let deadly =
+            part.iter().zip(pushed).find(|(number, _)| orders::fate(**number, count) == orders::Fate::Killer);
         killer = killer.or(deadly.map(|(_, pushed)| pushed.id()));
     }
     killer.context("no order is deadly")
@@ -93,7 +98,8 @@ async fn send(store: &Path, count: u64) -> anyhow::Result<sickbay::MessageId> {
 /// Runs the worker process, again and again while it dies. Answers how often it did.
 async fn supervise(store: &Path, death: Death, screen: &Screen) -> anyhow::Result<u64> {
     let program = std::env::current_exe().context("the path of this program")?;
-    let death = clap::ValueEnum::to_possible_value(&death).map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let death =
+        clap::ValueEnum::to_possible_value(&death).map(|v| v.get_name().to_owned()).unwrap_or_default();
     let (progress, feed) = std::io::pipe()?;
     let store = store.to_owned();
     let command = move || {
@@ -152,7 +158,9 @@ impl Screen {
             let Progress { completed, waiting, retrying, quarantined } = progress;
             let full = (completed * 30 / self.total.max(1)).min(30) as usize;
             let bar = format!("{}{}", "█".repeat(full), "░".repeat(30 - full));
-            eprint!("\r\x1b[2K{bar} {completed} paid, {waiting} waiting, {retrying} to retry, {quarantined} quarantined");
+            eprint!(
+                "\r\x1b[2K{bar} {completed} paid, {waiting} waiting, {retrying} to retry, {quarantined} quarantined"
+            );
             drop(std::io::stderr().flush());
         }
     }

@@ -89,12 +89,14 @@ pub(super) fn message(queue: &QueueName, number: u64, count: u64) -> anyhow::Res
 
 /// What the queue accepts.
 pub(super) fn validate(message: &Message) -> Result<(), Invalid> {
-    let order: Order = serde_json::from_slice(&message.payload).map_err(|e| Invalid::unreadable(e.to_string()))?;
+    let order: Order =
+        serde_json::from_slice(&message.payload).map_err(|e| Invalid::unreadable(e.to_string()))?;
     if order.user_id.is_none() {
         return Err(Invalid::new("userId is missing").at("/userId"));
     }
     if order.amount_cents <= 0 {
-        return Err(Invalid::new(format!("amountCents must be positive, not {}", order.amount_cents)).at("/amountCents"));
+        return Err(Invalid::new(format!("amountCents must be positive, not {}", order.amount_cents))
+            .at("/amountCents"));
     }
     Ok(())
 }

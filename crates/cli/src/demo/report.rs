@@ -95,7 +95,8 @@ pub(super) async fn read(
         killer_lone_crashes,
         bystanders_blamed,
         ledger_expected: orders::expected(messages),
-        ledger_actual: ledger.query_row("SELECT coalesce(sum(amount_cents), 0) FROM ledger", [], |row| row.get(0))?,
+        ledger_actual: ledger
+            .query_row("SELECT coalesce(sum(amount_cents), 0) FROM ledger", [], |row| row.get(0))?,
         seconds: (seconds * 100.0).round() / 100.0,
         signatures,
     })
@@ -112,7 +113,11 @@ impl fmt::Display for Report {
             let Incident { signature, reason, count, sample } = incident;
             writeln!(f, "    {count:>5}  {signature}  {reason:<19} {}", sample.escape_debug())?;
         }
-        writeln!(f, "  the worker died {} times; bystanders blamed: {}", self.worker_deaths, self.bystanders_blamed)?;
+        writeln!(
+            f,
+            "  the worker died {} times; bystanders blamed: {}",
+            self.worker_deaths, self.bystanders_blamed
+        )?;
         let (actual, expected) = (self.ledger_actual, self.ledger_expected);
         let word = if actual == expected { "balanced to the cent" } else { "DOES NOT BALANCE" };
         writeln!(f, "  ledger       {actual} of {expected} cents: {word}")

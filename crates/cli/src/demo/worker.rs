@@ -91,7 +91,9 @@ async fn pay(bank: &Bank, order: Order, ctx: &Context) -> Result<Verdict, RawErr
         "killer" => bank.death.die(),
         "sleepy" => std::future::pending().await,
         "closed-account" => {
-            return Err(RawError::new(format!("bank refuses {}: account closed", order.order_id)).http_status(400));
+            return Err(
+                RawError::new(format!("bank refuses {}: account closed", order.order_id)).http_status(400)
+            );
         }
         "north" if bank.clock.now().since(bank.started) < BANK_AWAY => {
             return Err(RawError::new("bank north: service unavailable").http_status(503));

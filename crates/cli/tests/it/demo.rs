@@ -5,7 +5,12 @@ use std::process::Command;
 use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Value {
-    let output = Command::new(env!("CARGO_BIN_EXE_sickbay")).arg("demo").arg("--json").args(arguments).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_sickbay"))
+        .arg("demo")
+        .arg("--json")
+        .args(arguments)
+        .output()
+        .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_str(&text).unwrap()

@@ -70,6 +70,10 @@ fn killed_200_times_nothing_acknowledged_is_lost_and_every_redelivery_has_its_ca
         assert_eq!(stats.dead, 0, "nothing was poison");
         assert!(redelivered > 0 && done.len() > 200, "{redelivered} redelivered, {} done", done.len());
         let left = stats.pushed - stats.completed;
-        println!("{} pushed, {} done, {left} left, {redelivered} ends of deliveries on record", pushed.len(), done.len());
+        println!(
+            "{} pushed, {} done, {left} left, {redelivered} ends of deliveries on record",
+            pushed.len(),
+            done.len()
+        );
     });
 }

@@ -36,7 +36,7 @@ pub(super) struct State {
     pub keys: BTreeMap<(QueueName, Key), Owner>,
     pub origins: BTreeMap<(QueueName, String), MessageId>,
     /// The queues each process has claimed from (rule 18).
-    pub claimed_from: BTreeMap<ProcessId, BTreeSet<QueueName>>,
+    pub claimed_from: BTreeMap<ProcessId, BTreeMap<QueueName, Timestamp>>,
 }
 
 /// A queue: its policy, its gates, and what went through it.

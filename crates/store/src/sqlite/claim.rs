@@ -46,7 +46,7 @@ impl Tx<'_> {
         let mut gathered = Gathered::default();
         let nothing = |again| Ok(Claimed { deliveries: Vec::new(), again });
         let process = self.state.processes.entry(claim.process).or_default();
-        process.queues.insert(queue_no);
+        process.queues.insert(queue_no, self.now);
         let (busy, alone) = (process.in_hand > 0, process.holds_suspect);
         if alone || claim.max == 0 || self.queue(queue_no)?.paused {
             return nothing(false);
@@ -73,7 +73,13 @@ impl Tx<'_> {
     /// True if a suspect can be claimed in any queue that the process works on.
     fn suspects_wait_for(&mut self, process: sickbay_core::port::ProcessId) -> Result<bool, StoreError> {
         let queues: Vec<i64> = match self.state.processes.get(&process) {
-            Some(process) => process.queues.iter().copied().collect(),
+            Some(process) => {
+                let recent = process
+                    .queues
+                    .iter()
+                    .filter(|(_, last)| self.now - **last <= crate::door::WORKS_ON.as_millis() as i64);
+                recent.map(|(queue, _)| *queue).collect()
+            }
             None => return Ok(false),
         };
         for no in queues {
@@ -106,12 +112,17 @@ impl Tx<'_> {
         if queue.paused {
             return Ok(None);
         }
-        let Some((index, due_at, number)) = queue.suspects.iter().find(|suspect| suspect.1 <= now).copied() else {
+        let Some((index, due_at, number)) = queue.suspects.iter().find(|suspect| suspect.1 <= now).copied()
+        else {
             return Ok(None);
         };
         let band = Band(queue_no << 4 | index);
         for place in [Place::parked(band, number), Place::fresh(band, number)] {
-            if self.prepare("SELECT 1 FROM waiting WHERE place = ?1 AND state = 4")?.exists([place.0]).translated()? {
+            if self
+                .prepare("SELECT 1 FROM waiting WHERE place = ?1 AND state = 4")?
+                .exists([place.0])
+                .translated()?
+            {
                 return Ok(Some((place, due_at)));
             }
         }
@@ -264,7 +275,10 @@ impl Tx<'_> {
         let Some(TypeGate::Probing { left }) = self.queue(queue)?.gates.get_mut(&no) else { return Ok(()) };
         *left = left.saturating_sub(1);
         let left = *left;
-        self.execute("UPDATE type_gate SET probes_left = ?3 WHERE queue = ?1 AND type = ?2", params![queue, no, left])?;
+        self.execute(
+            "UPDATE type_gate SET probes_left = ?3 WHERE queue = ?1 AND type = ?2",
+            params![queue, no, left],
+        )?;
         Ok(())
     }
 
@@ -338,7 +352,9 @@ impl Tx<'_> {
                 break;
             }
             let row = self.read_row(entry.place)?;
-            if row.expected_checksum(entry.number) != row.checksum || lease.counters.replays > 0 && row.key.is_some() {
+            if row.expected_checksum(entry.number) != row.checksum
+                || lease.counters.replays > 0 && row.key.is_some()
+            {
                 break;
             }
             self.pass_gate(entry.place.queue(), lease.type_no)?;

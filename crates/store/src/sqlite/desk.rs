@@ -23,8 +23,9 @@ const REOPENED_AT_ONCE: i64 = 5000;
 impl Tx<'_> {
     pub(super) fn define_queue(&mut self, name: &QueueName, policy: QueuePolicy) -> Result<(), StoreError> {
         door::check_policy(&policy)?;
-        let text = serde_json::to_string(&policy)
-            .map_err(|error| StoreError::new(ErrorKind::Invalid, "SB0017", format!("the policy of {name}: {error}")))?;
+        let text = serde_json::to_string(&policy).map_err(|error| {
+            StoreError::new(ErrorKind::Invalid, "SB0017", format!("the policy of {name}: {error}"))
+        })?;
         self.begin()?;
         self.state.policies_changed = true;
         if let Some(no) = self.state.queue_by_name.get(name).copied() {
@@ -37,7 +38,11 @@ impl Tx<'_> {
             .query_row(params![name.as_str(), text], |row| row.get(0))
             .translated()?;
         if no > QUEUES_MAX {
-            return Err(StoreError::new(ErrorKind::Full, "SB0004", format!("a store has at most {QUEUES_MAX} queues")));
+            return Err(StoreError::new(
+                ErrorKind::Full,
+                "SB0004",
+                format!("a store has at most {QUEUES_MAX} queues"),
+            ));
         }
         self.execute("INSERT INTO tally VALUES (?1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)", [no])?;
         let queue = Queue {
@@ -75,7 +80,10 @@ impl Tx<'_> {
         let type_no = self.type_no(message_type)?;
         let (code, left) = match gate {
             TypeGate::Open => {
-                self.execute("DELETE FROM type_gate WHERE queue = ?1 AND type = ?2", params![queue, type_no])?;
+                self.execute(
+                    "DELETE FROM type_gate WHERE queue = ?1 AND type = ?2",
+                    params![queue, type_no],
+                )?;
                 self.queue(queue)?.gates.remove(&type_no);
                 self.state.reopening.insert((queue, type_no));
                 return Ok(());
@@ -84,7 +92,10 @@ impl Tx<'_> {
             TypeGate::Tripped => (2, 0),
             TypeGate::Probing { left } => (3, left),
         };
-        self.execute("INSERT OR REPLACE INTO type_gate VALUES (?1, ?2, ?3, ?4)", params![queue, type_no, code, left])?;
+        self.execute(
+            "INSERT OR REPLACE INTO type_gate VALUES (?1, ?2, ?3, ?4)",
+            params![queue, type_no, code, left],
+        )?;
         self.state.reopening.remove(&(queue, type_no));
         self.queue(queue)?.gates.insert(type_no, gate);
         if left > 0 {
@@ -109,7 +120,9 @@ impl Tx<'_> {
             "SELECT place, suspect FROM waiting WHERE state = 2 AND band >> 4 = ?1 AND type = ?2 ORDER BY due_at LIMIT ?3",
         )?;
         let rows = statement
-            .query_map(params![queue, type_no, count], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?)))
+            .query_map(params![queue, type_no, count], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
+            })
             .translated()?;
         let places: Vec<(i64, bool)> = rows.collect::<rusqlite::Result<_>>().translated()?;
         for (place, suspect) in &places {
@@ -127,7 +140,7 @@ impl Tx<'_> {
     fn dead_letter_one(&mut self, number: u64, failure: &Failure) -> Result<Replayed, StoreError> {
         if let Some((message, ending)) = self.take_lease(number) {
             let stream = message.stream;
-            self.bury(message, SetAside::Operator, failure.clone(), ending)?;
+            self.bury(message, SetAside::Operator, failure, ending)?;
             if let Some((stream, _)) = stream {
                 self.unlease_stream(stream)?;
             }
@@ -141,7 +154,7 @@ impl Tx<'_> {
         let stream = message.stream;
         self.queue(place.queue())?.tally().active += 1;
         let ending = Ending { started_at: self.now, ..Ending::default() };
-        self.bury(message, SetAside::Operator, failure.clone(), ending)?;
+        self.bury(message, SetAside::Operator, failure, ending)?;
         if let Some((stream, _)) = stream {
             self.free_stream(stream)?;
         }
@@ -212,7 +225,9 @@ impl Tx<'_> {
             "SELECT number, key FROM dead WHERE queue = ?1 AND discarded_at IS NOT NULL ORDER BY discarded_at, no LIMIT ?2",
         )?;
         let rows = statement
-            .query_map(params![queue, rows_max], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?)))
+            .query_map(params![queue, rows_max], |row| {
+                Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?))
+            })
             .translated()?;
         let gone: Vec<_> = rows.collect::<rusqlite::Result<_>>().translated()?;
         for (number, key) in &gone {
@@ -276,8 +291,13 @@ impl Tx<'_> {
     /// Everything a process held becomes suspect (contract 17).
     pub(super) fn process_died(&mut self, process: ProcessId, evidence: &str) -> Result<u64, StoreError> {
         let held = |claim: &u64| self.state.claims.get(claim).is_some_and(|info| info.process == process);
-        let mut numbers: Vec<u64> =
-            self.state.leases.iter().filter(|(_, lease)| held(&lease.claim)).map(|(number, _)| *number).collect();
+        let mut numbers: Vec<u64> = self
+            .state
+            .leases
+            .iter()
+            .filter(|(_, lease)| held(&lease.claim))
+            .map(|(number, _)| *number)
+            .collect();
         numbers.sort_unstable();
         self.begin()?;
         let alone = numbers.len() == 1;

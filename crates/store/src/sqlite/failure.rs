@@ -39,7 +39,11 @@ impl<T> Translate<T> for rusqlite::Result<T> {
 
 /// Every number has been given away.
 pub(super) fn numbers_spent() -> StoreError {
-    StoreError::new(ErrorKind::Full, "SB0004", "the store has given every message number away; begin a new store")
+    StoreError::new(
+        ErrorKind::Full,
+        "SB0004",
+        "the store has given every message number away; begin a new store",
+    )
 }
 
 pub(super) fn newer_schema(path: &Path, found: i64, known: i64) -> StoreError {
@@ -63,7 +67,9 @@ pub(super) fn owned(path: &Path, by: &str) -> StoreError {
 pub(super) fn io(path: &Path, error: &std::io::Error) -> StoreError {
     let (kind, code) = match error.kind() {
         std::io::ErrorKind::StorageFull => (ErrorKind::Full, "SB0005"),
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => (ErrorKind::Stop, "SB0006"),
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            (ErrorKind::Stop, "SB0006")
+        }
         _ => (ErrorKind::Stop, "SB0014"),
     };
     StoreError::new(kind, code, format!("{}: {error}", path.display()))

@@ -30,7 +30,8 @@ impl File {
     /// Takes possession of the file and brings it to this program's version.
     pub(super) fn open(path: &Path, log_bytes: u64, file_bytes_max: Option<u64>) -> Result<Self, StoreError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
-            let message = format!("SQLite {} can lose its log; 3.51.3 or newer is needed", rusqlite::version());
+            let message =
+                format!("SQLite {} can lose its log; 3.51.3 or newer is needed", rusqlite::version());
             return Err(StoreError::new(ErrorKind::Stop, "SB0014", message));
         }
         let lock = lock(path)?;
@@ -90,13 +91,15 @@ impl File {
 
 /// Opens a connection for the writer.
 fn connect(path: &Path) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags).translated()?;
     connection.busy_timeout(Duration::from_secs(5)).translated()?;
     connection.set_prepared_statement_cache_capacity(256);
     let version: Result<i64, _> = connection.query_row("PRAGMA schema_version", [], |row| row.get(0));
     version.translated()?;
-    let mode: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).translated()?;
+    let mode: String =
+        connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).translated()?;
     connection
         .execute_batch(&format!(
             "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA cache_size = -65536;
@@ -105,7 +108,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
         .translated()?;
     let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).translated()?;
     if !mode.eq_ignore_ascii_case("wal") || synchronous != 2 {
-        let message = format!("{} cannot be written durably here (journal {mode}, sync {synchronous})", path.display());
+        let message =
+            format!("{} cannot be written durably here (journal {mode}, sync {synchronous})", path.display());
         return Err(StoreError::new(ErrorKind::Stop, "SB0006", message));
     }
     Ok(connection)

@@ -27,13 +27,10 @@ impl Tx<'_> {
         self.state.last_claim = number;
         let until = self.after(claim.lease);
         let places: Vec<i64> = taken.iter().map(|taken| taken.lease.place.0).collect();
-        self.execute("INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5)", params![
-            number as i64,
-            claim.process.0 as i64,
-            claim.worker.as_str(),
-            self.now,
-            pack(&places)
-        ])?;
+        self.execute(
+            "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5)",
+            params![number as i64, claim.process.0 as i64, claim.worker.as_str(), self.now, pack(&places)],
+        )?;
         let info = ClaimInfo {
             process: claim.process,
             worker: claim.worker.as_str().to_owned(),

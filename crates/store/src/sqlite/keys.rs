@@ -24,7 +24,9 @@ impl Tx<'_> {
     /// The message that stands for this key, if a push of it would be a duplicate.
     pub(super) fn key_owner(&self, queue: i64, key: &str) -> Result<Option<MessageId>, StoreError> {
         let found = self.key_row(queue, key)?;
-        Ok(found.filter(|(_, state, until)| self.stands(*state, *until)).and_then(|(owner, ..)| MessageId::from_number(owner)))
+        Ok(found
+            .filter(|(_, state, until)| self.stands(*state, *until))
+            .and_then(|(owner, ..)| MessageId::from_number(owner)))
     }
 
     fn stands(&self, state: i64, done_until: Option<i64>) -> bool {
@@ -33,7 +35,9 @@ impl Tx<'_> {
 
     fn key_row(&self, queue: i64, key: &str) -> Result<Option<(u64, i64, Option<i64>)>, StoreError> {
         self.prepare("SELECT owner, state, done_until FROM key WHERE queue = ?1 AND key = ?2")?
-            .query_row(params![queue, key], |row| Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?)))
+            .query_row(params![queue, key], |row| {
+                Ok((row.get::<_, i64>(0)? as u64, row.get(1)?, row.get(2)?))
+            })
             .optional()
             .translated()
     }
@@ -120,7 +124,11 @@ impl Tx<'_> {
             )?;
         }
         let horizon = self.now.saturating_sub(ORIGINS_KEPT_MS);
-        if self.prepare("SELECT 1 FROM origin WHERE adopted_at < ?1 LIMIT 1")?.exists([horizon]).translated()? {
+        if self
+            .prepare("SELECT 1 FROM origin WHERE adopted_at < ?1 LIMIT 1")?
+            .exists([horizon])
+            .translated()?
+        {
             self.begin()?;
             self.execute(
                 "DELETE FROM origin WHERE (queue, origin) IN

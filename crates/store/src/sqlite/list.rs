@@ -10,7 +10,8 @@ use super::failure::Translate;
 use super::row::read_counters;
 use crate::door;
 
-const COLUMNS: &str = "d.number, q.name, t.name, d.stream_key, d.set_aside, d.kind, d.reason, d.error, d.signature,
+const COLUMNS: &str =
+    "d.number, q.name, t.name, d.stream_key, d.set_aside, d.kind, d.reason, d.error, d.signature,
     d.deliveries, d.failures, d.crashes, d.charges, d.releases, d.expiries, d.replays, d.earlier, d.pushed_at,
     d.first_failed_at, d.last_failed_at, d.quarantined_at, d.discarded_at, d.payload_bytes, d.no, d.error";
 const TABLES: &str = "dead d JOIN queue q ON q.no = d.queue LEFT JOIN type t ON t.no = d.type";
@@ -23,7 +24,8 @@ struct Condition {
 
 impl Condition {
     fn new(filter: &QuarantineFilter) -> Self {
-        let discarded = if filter.discarded { "d.discarded_at IS NOT NULL" } else { "d.discarded_at IS NULL" };
+        let discarded =
+            if filter.discarded { "d.discarded_at IS NOT NULL" } else { "d.discarded_at IS NULL" };
         let mut condition = Self { sql: discarded.to_owned(), values: Vec::new() };
         if let Some(queue) = &filter.queue {
             condition.and("d.queue = (SELECT no FROM queue WHERE name = ?)", queue.as_str().to_owned());
@@ -149,7 +151,10 @@ fn read(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
         queue: QueueName::new(text(1)?).map_err(damaged)?,
         message_type: maybe(2)?.and_then(|name| MessageType::new(name).ok()),
         stream: maybe(3)?.and_then(|key| StreamKey::new(key).ok()),
-        set_aside: set_asides.into_iter().find(|known| known.as_str() == set_aside).unwrap_or(SetAside::Operator),
+        set_aside: set_asides
+            .into_iter()
+            .find(|known| known.as_str() == set_aside)
+            .unwrap_or(SetAside::Operator),
         kind: text(5)?.parse().map_err(damaged)?,
         reason: text(6)?.parse().map_err(damaged)?,
         error: door::first_line(&text(7)?),

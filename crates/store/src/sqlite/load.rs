@@ -46,7 +46,8 @@ fn damaged(what: &str, error: impl std::fmt::Display) -> StoreError {
 
 fn load_types(connection: &Connection, state: &mut State) -> Result<(), StoreError> {
     let mut statement = connection.prepare("SELECT no, name FROM type").translated()?;
-    let rows = statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).translated()?;
+    let rows =
+        statement.query_map([], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))).translated()?;
     for row in rows {
         let (no, name) = row.translated()?;
         let name = MessageType::new(name).map_err(|error| damaged("list of types", error))?;
@@ -68,7 +69,8 @@ fn load_queues(connection: &Connection, state: &mut State) -> Result<(), StoreEr
     while let Some(row) = rows.next().translated()? {
         let get = |at: usize| row.get::<_, i64>(at).translated();
         let no = get(0)?;
-        let name = QueueName::new(row.get::<_, String>(1).translated()?).map_err(|e| damaged("list of queues", e))?;
+        let name = QueueName::new(row.get::<_, String>(1).translated()?)
+            .map_err(|e| damaged("list of queues", e))?;
         let policy: QueuePolicy = serde_json::from_str(&row.get::<_, String>(2).translated()?)
             .map_err(|error| damaged(&format!("policy of queue {name}"), error))?;
         let tally = Tally {
@@ -104,10 +106,15 @@ fn load_queues(connection: &Connection, state: &mut State) -> Result<(), StoreEr
 /// Fresh messages are handed out in order, so everything up to the last place that is waiting or
 /// leased has been handed out before.
 pub(super) fn load_bands(connection: &Connection, queue: i64) -> Result<[BandState; 10], StoreError> {
-    let mut last = connection.prepare_cached("SELECT max(place) FROM message WHERE place > ?1 AND place <= ?2").translated()?;
-    let mut seen = connection.prepare_cached("SELECT max(place) FROM waiting WHERE place > ?1 AND place <= ?2").translated()?;
-    let mut due =
-        connection.prepare_cached("SELECT min(due_at) FROM waiting WHERE state = 0 AND band = ?1").translated()?;
+    let mut last = connection
+        .prepare_cached("SELECT max(place) FROM message WHERE place > ?1 AND place <= ?2")
+        .translated()?;
+    let mut seen = connection
+        .prepare_cached("SELECT max(place) FROM waiting WHERE place > ?1 AND place <= ?2")
+        .translated()?;
+    let mut due = connection
+        .prepare_cached("SELECT min(due_at) FROM waiting WHERE state = 0 AND band = ?1")
+        .translated()?;
     let mut bands = [BandState { cursor: 0, last: 0, next_due: i64::MAX }; 10];
     for (index, slot) in bands.iter_mut().enumerate() {
         let band = Band(queue << 4 | index as i64);
@@ -116,13 +123,15 @@ pub(super) fn load_bands(connection: &Connection, queue: i64) -> Result<[BandSta
         let end: Option<i64> = last.query_row(range, |row| row.get(0)).translated()?;
         let next: Option<i64> = due.query_row([band.0], |row| row.get(0)).translated()?;
         let cursor = cursor.unwrap_or(range.0);
-        *slot = BandState { cursor, last: end.unwrap_or(cursor).max(cursor), next_due: next.unwrap_or(i64::MAX) };
+        *slot =
+            BandState { cursor, last: end.unwrap_or(cursor).max(cursor), next_due: next.unwrap_or(i64::MAX) };
     }
     Ok(bands)
 }
 
 fn load_gates(connection: &Connection, state: &mut State) -> Result<(), StoreError> {
-    let mut statement = connection.prepare("SELECT queue, type, gate, probes_left FROM type_gate").translated()?;
+    let mut statement =
+        connection.prepare("SELECT queue, type, gate, probes_left FROM type_gate").translated()?;
     let mut rows = statement.query([]).translated()?;
     while let Some(row) = rows.next().translated()? {
         let (queue, type_no): (i64, i64) = (row.get(0).translated()?, row.get(1).translated()?);
@@ -136,7 +145,8 @@ fn load_gates(connection: &Connection, state: &mut State) -> Result<(), StoreErr
         }
     }
     // A gate that opened just before a crash may have left messages behind it.
-    let mut held = connection.prepare("SELECT DISTINCT band >> 4, type FROM waiting WHERE state = 2").translated()?;
+    let mut held =
+        connection.prepare("SELECT DISTINCT band >> 4, type FROM waiting WHERE state = 2").translated()?;
     let mut rows = held.query([]).translated()?;
     while let Some(row) = rows.next().translated()? {
         let (queue, type_no): (i64, i64) = (row.get(0).translated()?, row.get(1).translated()?);

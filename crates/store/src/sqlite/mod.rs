@@ -211,7 +211,8 @@ impl Policies {
         if !std::mem::take(&mut state.policies_changed) {
             return;
         }
-        let policies = state.queues.values().map(|queue| (queue.name.clone(), queue.policy.clone())).collect();
+        let policies =
+            state.queues.values().map(|queue| (queue.name.clone(), queue.policy.clone())).collect();
         *self.by_name.write().unwrap_or_else(PoisonError::into_inner) = policies;
     }
 

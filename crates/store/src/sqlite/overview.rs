@@ -17,7 +17,8 @@ use super::{list, view};
 impl Overview for SqliteStore {
     async fn queues(&self) -> Result<Vec<(QueueName, QueuePolicy)>, StoreError> {
         let policies = self.inner.policies.by_name.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut queues: Vec<_> = policies.iter().map(|(name, policy)| (name.clone(), (**policy).clone())).collect();
+        let mut queues: Vec<_> =
+            policies.iter().map(|(name, policy)| (name.clone(), (**policy).clone())).collect();
         queues.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(queues)
     }
@@ -61,7 +62,11 @@ impl Overview for SqliteStore {
             .read(move |connection| {
                 let sql = "SELECT 1 FROM key WHERE queue = ?1 AND key = ?2 AND state = 1 AND done_until > ?3";
                 let no = queue_no(connection, &queue)?;
-                connection.prepare_cached(sql).translated()?.exists(params![no, key.as_str(), now]).translated()
+                connection
+                    .prepare_cached(sql)
+                    .translated()?
+                    .exists(params![no, key.as_str(), now])
+                    .translated()
             })
             .await
     }
@@ -132,7 +137,8 @@ fn add_waiting(
     let mut rows = statement.query(params![low, high, now]).translated()?;
     while let Some(row) = rows.next().translated()? {
         let (failures, later): (u32, bool) = (row.get(0).translated()?, row.get(1).translated()?);
-        let message_type = row.get::<_, Option<String>>(2).translated()?.and_then(|name| MessageType::new(name).ok());
+        let message_type =
+            row.get::<_, Option<String>>(2).translated()?.and_then(|name| MessageType::new(name).ok());
         let count: u64 = row.get(3).translated()?;
         if later {
             *(if failures == 0 { &mut stats.scheduled } else { &mut stats.failed }) += count;
@@ -203,7 +209,7 @@ fn streams(
     for row in rows {
         let (stream, key) = row.translated()?;
         let Ok(key) = StreamKey::new(key) else { continue };
-        views.extend(stream_view(connection, name, stream, key, now, &held)?);
+        views.extend(stream_view(connection, name, stream, &key, now, &held)?);
     }
     views.sort_by_key(|view| match view.state {
         StreamState::Held => 0,
@@ -219,16 +225,21 @@ fn stream_view(
     connection: &Connection,
     queue: &QueueName,
     stream: i64,
-    key: StreamKey,
+    key: &StreamKey,
     now: i64,
     held: &view::LeasedPlaces,
 ) -> Result<Option<StreamView>, StoreError> {
     let one = |sql: &str| -> Result<Option<(i64, i64, i64)>, StoreError> {
         let mut statement = connection.prepare_cached(sql).translated()?;
-        statement.query_row([stream], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional().translated()
+        statement
+            .query_row([stream], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .optional()
+            .translated()
     };
     let length = one("SELECT count(*), 0, 0 FROM entry WHERE stream = ?1")?.map_or(0, |found| found.0) as u64;
-    let first = one("SELECT number, place, due_at FROM entry WHERE stream = ?1 AND deferred = 0 ORDER BY number LIMIT 1")?;
+    let first = one(
+        "SELECT number, place, due_at FROM entry WHERE stream = ?1 AND deferred = 0 ORDER BY number LIMIT 1",
+    )?;
     let hold = one("SELECT number, since, 0 FROM hold WHERE stream = ?1 ORDER BY number LIMIT 1")?
         .filter(|hold| first.is_none_or(|first| hold.0 < first.0));
     let leased = held.first_of(connection, stream)?;
@@ -250,7 +261,9 @@ fn stream_view(
         return Ok(view(StreamState::Held, number, Some(since), None));
     }
     let next = "SELECT number, place, due_at FROM entry WHERE stream = ?1 ORDER BY due_at, number LIMIT 1";
-    let Some((number, _, due_at)) = first.map_or_else(|| one(next), |first| Ok(Some(first)))? else { return Ok(None) };
+    let Some((number, _, due_at)) = first.map_or_else(|| one(next), |first| Ok(Some(first)))? else {
+        return Ok(None);
+    };
     let state = if due_at > now { StreamState::Scheduled } else { StreamState::Ready };
     Ok(view(state, number, None, Some(due_at)))
 }

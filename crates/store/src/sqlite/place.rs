@@ -74,7 +74,7 @@ impl Place {
 /// The places of a queue lie from the first to the second.
 pub(super) const fn queue_range(queue: i64) -> (i64, i64) {
     let low = queue << (BAND_SHIFT + 4);
-    (low, low + (1 << (BAND_SHIFT + 4)) - 1)
+    (low, low | ((1 << (BAND_SHIFT + 4)) - 1))
 }
 
 /// Packs places for the claim journal: ascending differences as variable-length integers.
@@ -120,9 +120,10 @@ mod tests {
     #[test]
     fn a_place_tells_queue_priority_and_number() {
         for priority in (0..10).filter_map(Priority::new) {
-            for place in
-                [Place::fresh(Band::new(7, priority), 42), Place::parked(Band::new(QUEUES_MAX, priority), NUMBERS_MAX)]
-            {
+            for place in [
+                Place::fresh(Band::new(7, priority), 42),
+                Place::parked(Band::new(QUEUES_MAX, priority), NUMBERS_MAX),
+            ] {
                 assert!(place.0 > 0);
                 assert_eq!(place.priority(), priority);
                 assert!(Place::all(place.queue(), place.number()).any(|p| p == place));

@@ -114,7 +114,12 @@ impl Tx<'_> {
         }
     }
 
-    fn remember_key(&mut self, queue: i64, message: &NewMessage, place: Place) -> Result<MessageId, StoreError> {
+    fn remember_key(
+        &mut self,
+        queue: i64,
+        message: &NewMessage,
+        place: Place,
+    ) -> Result<MessageId, StoreError> {
         if let Some(key) = &message.key {
             self.own_key(queue, key.as_str(), place.number())?;
         }
@@ -147,7 +152,14 @@ impl Tx<'_> {
             self.queue(queue)?.tally().duplicates += 1;
             return Ok(Pushed::Duplicate(id));
         }
-        let message = NewMessage { stages: adoption.stages, delay: std::time::Duration::ZERO, ..adoption.message };
+        if let Some(key) = &adoption.message.key
+            && let Some(owner) = self.key_owner(queue, key.as_str())?
+        {
+            self.queue(queue)?.tally().duplicates += 1;
+            return Ok(Pushed::Duplicate(owner));
+        }
+        let message =
+            NewMessage { stages: adoption.stages, delay: std::time::Duration::ZERO, ..adoption.message };
         let mut row = self.new_row(queue, &message)?;
         let number = Place(row.place).number();
         let place = Place::parked(Place(row.place).band(), number);
@@ -156,16 +168,26 @@ impl Tx<'_> {
         let tally = self.queue(queue)?.tally();
         tally.pushed += 1;
         tally.live += 1;
-        self.execute("INSERT INTO origin VALUES (?1, ?2, ?3, ?4)", params![queue, adoption.origin, number as i64, self.now])?;
+        self.execute(
+            "INSERT INTO origin VALUES (?1, ?2, ?3, ?4)",
+            params![queue, adoption.origin, number as i64, self.now],
+        )?;
         self.remember_key(queue, &message, place)?;
         let counters = Counters { deliveries: adoption.counters.deliveries.max(1), ..adoption.counters };
-        let mut lease = Leased { counters, stages: adoption.stages, ..Leased::fresh(place, self.now, row.type_no) };
+        let mut lease =
+            Leased { counters, stages: adoption.stages, ..Leased::fresh(place, self.now, row.type_no) };
         if let Some(stream) = row.stream {
             self.join_stream(stream, place, self.now)?;
             lease.stream = Some((stream, false));
         }
         lease.keyed = row.key.is_some();
-        self.settle_adopted(lease, &adoption.worker, adoption.started_at.millis(), adoption.decision, adoption.signature)?;
+        self.settle_adopted(
+            lease,
+            &adoption.worker,
+            adoption.started_at.millis(),
+            adoption.decision,
+            adoption.signature,
+        )?;
         Ok(Pushed::New(place.id().ok_or_else(super::failure::numbers_spent)?))
     }
 
@@ -216,7 +238,10 @@ impl Leased {
     }
 }
 
-pub(super) fn insert_row(statement: &mut rusqlite::CachedStatement<'_>, row: &MessageRow) -> Result<(), StoreError> {
+pub(super) fn insert_row(
+    statement: &mut rusqlite::CachedStatement<'_>,
+    row: &MessageRow,
+) -> Result<(), StoreError> {
     statement
         .execute(params![
             row.place,

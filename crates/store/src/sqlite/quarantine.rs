@@ -2,10 +2,10 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 use sickbay_core::decide::SetAside;
+use sickbay_core::message::Status;
 use sickbay_core::port::{Replay, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::signature::{Grouping, Signature, Subject};
-use sickbay_core::message::Status;
 use sickbay_core::text::clean_error;
 use sickbay_core::{Cause, Failure, Priority, Stages, StoreError, Timestamp};
 
@@ -24,19 +24,19 @@ impl Tx<'_> {
         &mut self,
         mut message: Leased,
         set_aside: SetAside,
-        failure: Failure,
+        failure: &Failure,
         mut ending: Ending,
     ) -> Result<(), StoreError> {
         let (queue, number) = (message.place.queue(), message.place.number());
         let signature = match ending.signature {
             Some(signature) => signature,
-            None => self.sign(queue, message.type_no, &failure)?,
+            None => self.sign(queue, message.type_no, failure)?,
         };
         ending.signature = Some(signature);
         message.first_failed_at.get_or_insert(self.now);
-        self.write_attempt(&mut message, AttemptEnd::Quarantined, Some(&failure), &ending)?;
+        self.write_attempt(&mut message, AttemptEnd::Quarantined, Some(failure), &ending)?;
         let row = self.read_row(message.place)?;
-        self.insert_dead(&message, &row, set_aside, &failure, signature)?;
+        self.insert_dead(&message, &row, set_aside, failure, signature)?;
         self.remove_live(&message)?;
         if let Some(key) = &row.key {
             self.key_dead(queue, key, number)?;
@@ -44,7 +44,10 @@ impl Tx<'_> {
         if let Some((stream, false)) = message.stream
             && self.holds_stream(queue)?
         {
-            self.execute("INSERT OR IGNORE INTO hold VALUES (?1, ?2, ?3)", params![stream, number as i64, self.now])?;
+            self.execute(
+                "INSERT OR IGNORE INTO hold VALUES (?1, ?2, ?3)",
+                params![stream, number as i64, self.now],
+            )?;
         }
         let tally = self.queue(queue)?.tally();
         tally.active -= 1;
@@ -200,7 +203,10 @@ impl Tx<'_> {
             row.stream = Some(self.stream_no(queue, key)?);
         }
         if let Some(payload) = &replay.payload {
-            self.execute("INSERT OR IGNORE INTO original VALUES (?1, ?2)", params![number as i64, &row.payload[..]])?;
+            self.execute(
+                "INSERT OR IGNORE INTO original VALUES (?1, ?2)",
+                params![number as i64, &row.payload[..]],
+            )?;
             row.payload = payload.clone();
         }
         row.checksum = row.expected_checksum(number);
@@ -240,7 +246,9 @@ impl Tx<'_> {
         }
         let Some(place) = self.locate(number)? else { return Ok(None) };
         let (due_at, now) = match self.read_live(place)? {
-            Some((message, _)) => ((message.counters.failures, Timestamp::from_millis(message.due_at)), self.now),
+            Some((message, _)) => {
+                ((message.counters.failures, Timestamp::from_millis(message.due_at)), self.now)
+            }
             None => return Ok(None),
         };
         Ok(Some(door::waiting_status(due_at.0, due_at.1, Timestamp::from_millis(now))))

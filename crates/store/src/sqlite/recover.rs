@@ -102,8 +102,9 @@ fn read_journal(
     before: Option<&State>,
     now: i64,
 ) -> Result<(), StoreError> {
-    let mut statement =
-        connection.prepare("SELECT no, process, worker, claimed_at, places FROM claim ORDER BY no").translated()?;
+    let mut statement = connection
+        .prepare("SELECT no, process, worker, claimed_at, places FROM claim ORDER BY no")
+        .translated()?;
     let mut rows = statement.query([]).translated()?;
     while let Some(row) = rows.next().translated()? {
         let claim = row.get::<_, i64>(0).translated()? as u64;

@@ -75,7 +75,10 @@ impl Tx<'_> {
     }
 
     /// The handler's own writes, all or none of them.
-    fn carry_out_effect(&self, effect: sickbay_core::verdict::Effect) -> Result<Result<(), String>, StoreError> {
+    fn carry_out_effect(
+        &self,
+        effect: sickbay_core::verdict::Effect,
+    ) -> Result<Result<(), String>, StoreError> {
         let effect: SqliteEffect = effect.take().map_err(|_| crate::door::foreign_effect())?;
         self.connection.execute_batch("SAVEPOINT effect").translated()?;
         let result = effect.run(self.connection);
@@ -89,7 +92,8 @@ impl Tx<'_> {
         let lease = self.state.leases.remove(&number)?;
         let claim = self.state.claims.get_mut(&lease.claim)?;
         claim.left -= 1;
-        let ending = Ending { worker: claim.worker.clone(), started_at: claim.claimed_at, ..Ending::default() };
+        let ending =
+            Ending { worker: claim.worker.clone(), started_at: claim.claimed_at, ..Ending::default() };
         let (process, finished) = (claim.process, claim.left == 0);
         if finished {
             self.state.claims.remove(&lease.claim);
@@ -130,7 +134,7 @@ impl Tx<'_> {
             Decision::Quarantine { set_aside, failure } => {
                 counters.failures += 1;
                 message.stages = message.stages.with(Stages::FAILED);
-                return self.bury(message, set_aside, failure, ending);
+                return self.bury(message, set_aside, &failure, ending);
             }
             Decision::Retry { after, failure } => {
                 counters.failures += 1;
@@ -207,7 +211,9 @@ impl Tx<'_> {
     }
 
     pub(super) fn key_of(&self, place: i64) -> Result<Option<String>, StoreError> {
-        self.prepare("SELECT key FROM message WHERE place = ?1")?.query_row([place], |row| row.get(0)).translated()
+        self.prepare("SELECT key FROM message WHERE place = ?1")?
+            .query_row([place], |row| row.get(0))
+            .translated()
     }
 
     /// Removes the rows of a live message; its history stays.
@@ -234,7 +240,7 @@ impl Tx<'_> {
         message.counters.charges += u32::from(alone);
         let stream = message.stream;
         if let Decision::Quarantine { set_aside, failure } = decision {
-            self.bury(message, set_aside, failure, ending)?;
+            self.bury(message, set_aside, &failure, ending)?;
         } else {
             message.cause = Some(Cause::Crashed);
             message.suspect = true;

@@ -1,8 +1,8 @@
 //! What the writer keeps in memory: where each band's cursor stands, who holds what, and nothing that
 //! grows with the backlog.
 
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -132,7 +132,8 @@ impl Queue {
 pub(super) struct Process {
     pub(super) in_hand: u32,
     pub(super) holds_suspect: bool,
-    pub(super) queues: HashSet<i64>,
+    /// The queues it claimed from, and when last.
+    pub(super) queues: HashMap<i64, i64>,
 }
 
 /// Everything the writer remembers between turns.

@@ -90,10 +90,10 @@ impl Tx<'_> {
 
     /// Lets an entry out of the order.
     pub(super) fn defer_entry(&self, stream: i64, number: u64) -> Result<(), StoreError> {
-        self.execute("UPDATE entry SET deferred = 1 WHERE stream = ?1 AND deferred = 0 AND number = ?2", params![
-            stream,
-            number as i64
-        ])?;
+        self.execute(
+            "UPDATE entry SET deferred = 1 WHERE stream = ?1 AND deferred = 0 AND number = ?2",
+            params![stream, number as i64],
+        )?;
         Ok(())
     }
 

@@ -41,7 +41,11 @@ impl<'a> Tx<'a> {
     /// The queue with this number. Places only ever name queues that exist.
     pub(super) fn queue(&mut self, no: i64) -> Result<&mut Queue, StoreError> {
         self.state.queue(no).ok_or_else(|| {
-            StoreError::new(ErrorKind::Corrupt, "SB0012", format!("the store names a queue {no} that it does not know"))
+            StoreError::new(
+                ErrorKind::Corrupt,
+                "SB0012",
+                format!("the store names a queue {no} that it does not know"),
+            )
         })
     }
 
@@ -49,7 +53,9 @@ impl<'a> Tx<'a> {
     pub(super) fn queue_no(&self, name: &QueueName) -> Result<i64, StoreError> {
         match self.state.queue_by_name.get(name) {
             Some(no) => Ok(*no),
-            None => Err(crate::door::unknown_queue(name, self.state.queue_by_name.keys().map(QueueName::as_str))),
+            None => {
+                Err(crate::door::unknown_queue(name, self.state.queue_by_name.keys().map(QueueName::as_str)))
+            }
         }
     }
 

@@ -10,7 +10,8 @@ use sickbay_core::message::Status;
 use sickbay_core::quarantine::{Attempt, AttemptEnd, MessageView};
 use sickbay_core::signature::Signature;
 use sickbay_core::{
-    Failure, Key, Message, MessageId, MessageType, Priority, QueueName, Stages, StoreError, StreamKey, Timestamp,
+    Failure, Key, Message, MessageId, MessageType, Priority, QueueName, Stages, StoreError, StreamKey,
+    Timestamp,
 };
 
 use super::failure::Translate;
@@ -27,9 +28,14 @@ pub(super) struct LeasedPlaces(HashMap<u64, (i64, String, i64)>);
 
 impl LeasedPlaces {
     /// The first leased entry of a stream and since when it is leased.
-    pub(super) fn first_of(&self, connection: &Connection, stream: i64) -> Result<Option<(i64, i64)>, StoreError> {
-        let mut statement =
-            connection.prepare_cached("SELECT 1 FROM message WHERE place = ?1 AND stream = ?2").translated()?;
+    pub(super) fn first_of(
+        &self,
+        connection: &Connection,
+        stream: i64,
+    ) -> Result<Option<(i64, i64)>, StoreError> {
+        let mut statement = connection
+            .prepare_cached("SELECT 1 FROM message WHERE place = ?1 AND stream = ?2")
+            .translated()?;
         let mut found: Option<(i64, i64)> = None;
         for (number, (place, _, since)) in &self.0 {
             if found.is_none_or(|(first, _)| (*number as i64) < first)
@@ -47,16 +53,15 @@ pub(super) fn leased_places(connection: &Connection) -> Result<LeasedPlaces, Sto
     let mut leased = HashMap::new();
     let mut known =
         connection.prepare_cached("SELECT state, claim FROM waiting WHERE place = ?1").translated()?;
-    let mut statement = connection.prepare_cached("SELECT no, worker, claimed_at, places FROM claim").translated()?;
+    let mut statement =
+        connection.prepare_cached("SELECT no, worker, claimed_at, places FROM claim").translated()?;
     let mut rows = statement.query([]).translated()?;
     while let Some(row) = rows.next().translated()? {
         let (claim, worker, since): (i64, String, i64) =
             (row.get(0).translated()?, row.get(1).translated()?, row.get(2).translated()?);
         for place in journal_numbers(row.get_ref(3).translated()?.as_blob().unwrap_or_default()) {
-            let holder: Option<(i64, Option<i64>)> = known
-                .query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?)))
-                .optional()
-                .translated()?;
+            let holder: Option<(i64, Option<i64>)> =
+                known.query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?))).optional().translated()?;
             if holder.is_none_or(|(state, by)| state == 1 && by == Some(claim)) {
                 leased.insert(place.number(), (place.0, worker.clone(), since));
             }
@@ -66,12 +71,20 @@ pub(super) fn leased_places(connection: &Connection) -> Result<LeasedPlaces, Sto
 }
 
 /// The one message whose id begins like this.
-pub(super) fn find(connection: &Connection, prefix: IdPrefix, now: i64) -> Result<Option<MessageView>, StoreError> {
-    let last: i64 = connection.query_row("SELECT last_number FROM mark", [], |row| row.get(0)).translated()?;
+pub(super) fn find(
+    connection: &Connection,
+    prefix: IdPrefix,
+    now: i64,
+) -> Result<Option<MessageView>, StoreError> {
+    let last: i64 =
+        connection.query_row("SELECT last_number FROM mark", [], |row| row.get(0)).translated()?;
     door::check_prefix(prefix, last as u64)?;
     let mut statement = connection.prepare_cached("SELECT no FROM queue").translated()?;
-    let queues: Vec<i64> =
-        statement.query_map([], |row| row.get(0)).translated()?.collect::<rusqlite::Result<_>>().translated()?;
+    let queues: Vec<i64> = statement
+        .query_map([], |row| row.get(0))
+        .translated()?
+        .collect::<rusqlite::Result<_>>()
+        .translated()?;
     let mut found: Option<(MessageId, Option<Place>)> = None;
     for id in prefix.numbers(last as u64) {
         let place = locate(connection, queues.iter().copied(), id.number())?;
@@ -153,7 +166,14 @@ fn dead(connection: &Connection, id: MessageId) -> Result<MessageView, StoreErro
                 payload: Bytes::copy_from_slice(row.get_ref(9)?.as_blob()?),
             };
             let last: (Option<String>, Option<i64>) = (row.get(12)?, row.get(13)?);
-            Ok((row.get::<_, i64>(0)?, row.get::<_, u8>(1)?, body, row.get::<_, u16>(10)?, row.get(11)?, last))
+            Ok((
+                row.get::<_, i64>(0)?,
+                row.get::<_, u8>(1)?,
+                body,
+                row.get::<_, u16>(10)?,
+                row.get(11)?,
+                last,
+            ))
         })
         .translated()?;
     let priority = Priority::new(priority).unwrap_or_default();
@@ -187,7 +207,11 @@ fn message(
     };
     let queue = text("SELECT name FROM queue WHERE no = ?1", Some(queue))?.unwrap_or_default();
     let queue = QueueName::new(queue).map_err(|error| {
-        StoreError::new(sickbay_core::ErrorKind::Corrupt, "SB0012", format!("the store's list of queues: {error}"))
+        StoreError::new(
+            sickbay_core::ErrorKind::Corrupt,
+            "SB0012",
+            format!("the store's list of queues: {error}"),
+        )
     })?;
     let stream = match stream_key {
         Some(key) => Some(key),
@@ -196,7 +220,8 @@ fn message(
     Ok(Message {
         id,
         queue,
-        message_type: text("SELECT name FROM type WHERE no = ?1", row.type_no)?.and_then(|t| MessageType::new(t).ok()),
+        message_type: text("SELECT name FROM type WHERE no = ?1", row.type_no)?
+            .and_then(|t| MessageType::new(t).ok()),
         stream: stream.and_then(|key| StreamKey::new(key).ok()),
         key: row.key.as_deref().and_then(|key| Key::new(key).ok()),
         priority,
@@ -208,7 +233,8 @@ fn message(
 }
 
 fn original(connection: &Connection, id: MessageId) -> Result<Option<Bytes>, StoreError> {
-    let mut statement = connection.prepare_cached("SELECT payload FROM original WHERE message = ?1").translated()?;
+    let mut statement =
+        connection.prepare_cached("SELECT payload FROM original WHERE message = ?1").translated()?;
     let payload: Option<Vec<u8>> =
         statement.query_row([id.number() as i64], |row| row.get(0)).optional().translated()?;
     Ok(payload.map(Bytes::from))
@@ -252,7 +278,10 @@ fn read_attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
         started_at: Timestamp::from_millis(row.get(1)?),
         ended_at: Timestamp::from_millis(row.get(2)?),
         worker: row.get(3)?,
-        end: ends.into_iter().find(|known| super::attempt::end_word(*known) == end).unwrap_or(AttemptEnd::Failed),
+        end: ends
+            .into_iter()
+            .find(|known| super::attempt::end_word(*known) == end)
+            .unwrap_or(AttemptEnd::Failed),
         failure,
         signature: row.get::<_, Option<i64>>(12)?.map(|bits| Signature::from_bits(bits as u64)),
         ran: row.get::<_, Option<u64>>(13)?.map(Duration::from_micros),

@@ -164,7 +164,13 @@ impl Writer {
     }
 
     fn tx<'a>(&'a mut self, open: &'a mut bool) -> Tx<'a> {
-        Tx { connection: &self.file.connection, state: &mut self.state, now: self.last_now, limits: &self.limits, open }
+        Tx {
+            connection: &self.file.connection,
+            state: &mut self.state,
+            now: self.last_now,
+            limits: &self.limits,
+            open,
+        }
     }
 
     fn exchange(
@@ -207,7 +213,7 @@ impl Writer {
             return Err(crate::door::unknown_queue(&claim.queue, names));
         }
         let effects = exchange.settlements.iter().filter_map(|settlement| settlement.effect.as_ref());
-        match effects.into_iter().all(|effect| effect.is::<super::SqliteEffect>()) {
+        match effects.into_iter().all(sickbay_core::verdict::Effect::is::<super::SqliteEffect>) {
             true => Ok(()),
             false => Err(crate::door::foreign_effect()),
         }

@@ -143,7 +143,8 @@ fn a_full_store_refuses_pushes_loses_nothing_and_goes_on_when_there_is_room() {
 #[test]
 fn a_turn_that_fails_leaves_leases_and_claims_as_they_were() {
     let folder = TempDir::new().unwrap();
-    let store = SqliteStore::open(folder.path().join("store.db"), options().file_bytes_max(600 << 10)).unwrap();
+    let store =
+        SqliteStore::open(folder.path().join("store.db"), options().file_bytes_max(600 << 10)).unwrap();
     block_on(async {
         store.define_queue(&queue(), QueuePolicy::default()).await.unwrap();
         let small = (0..4).map(|n| NewMessage::new(queue(), format!("small {n}"))).collect();

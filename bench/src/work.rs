@@ -1,0 +1,149 @@
+//! Through the worker: how fast it drains, how soon it begins, what failures cost.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use sickbay_core::policy::RetryPolicy;
+use sickbay_core::port::{Overview, Pusher};
+use sickbay_core::{Failure, NewMessage, QueuePolicy, Verdict, WorkerName};
+use sickbay_store::{SqliteStore, SystemClock};
+use sickbay_worker::{Context, Handler, StoreSource, Worker};
+
+use crate::load::{fill, payload, queue, store};
+
+fn worker(store: &SqliteStore, handler: impl Handler + 'static) -> Result<Worker> {
+    let source =
+        StoreSource::new(Arc::new(store.clone()), queue(), WorkerName::new("bench")?, store.process());
+    Ok(Worker::new(Arc::new(source), handler, Arc::new(SystemClock::new())))
+}
+
+/// Waits until everything in the queue is settled, durably.
+async fn drained(store: &SqliteStore, total: u64, done: &AtomicU64) -> Result<()> {
+    let mut look = tokio::time::interval(Duration::from_millis(1));
+    while done.load(Ordering::Relaxed) < total {
+        look.tick().await;
+    }
+    loop {
+        let stats = store.stats(&queue()).await?;
+        if stats.pending + stats.scheduled + stats.failed + stats.active == 0 {
+            return Ok(());
+        }
+        look.tick().await;
+    }
+}
+
+/// Messages a second: a full queue is drained by handlers that only read the JSON.
+pub(crate) async fn drain_rate(folder: &Path, count: u64) -> Result<f64> {
+    let store = store(folder, "drain.db", QueuePolicy::default()).await?;
+    fill(&store, count as usize).await?;
+    let done = Arc::new(AtomicU64::new(0));
+    let seen = done.clone();
+    let handler = move |ctx: Context| {
+        let seen = seen.clone();
+        async move {
+            let body: serde_json::Value = serde_json::from_slice(ctx.payload())?;
+            std::hint::black_box(body);
+            seen.fetch_add(1, Ordering::Relaxed);
+            Ok::<(), serde_json::Error>(())
+        }
+    };
+    let begin = Instant::now();
+    let running = worker(&store, handler)?.concurrency(512).prefetch(1024).start();
+    drained(&store, count, &done).await?;
+    let rate = count as f64 / begin.elapsed().as_secs_f64();
+    running.stop().await;
+    Ok(rate)
+}
+
+/// From just before the push to the start of the handler, in milliseconds, at about a hundred a second: p50 and p99.
+pub(crate) async fn latency(folder: &Path, time: Duration) -> Result<(f64, f64)> {
+    let store = store(folder, "latency.db", QueuePolicy::default()).await?;
+    let zero = Instant::now();
+    let waits = Arc::new(Mutex::new(Vec::new()));
+    let seen = waits.clone();
+    let handler = move |ctx: Context| {
+        let began = zero.elapsed().as_nanos() as u64;
+        let sent = ctx.header("sent").and_then(|text| text.parse().ok()).unwrap_or(began);
+        seen.lock().unwrap_or_else(PoisonError::into_inner).push(began - sent);
+        async {}
+    };
+    let running = worker(&store, handler)?.start();
+    let mut pace = tokio::time::interval(Duration::from_millis(10));
+    while zero.elapsed() < time {
+        pace.tick().await;
+        let sent = (zero.elapsed().as_nanos() as u64).to_string();
+        store.push(vec![NewMessage::new(queue(), payload(1)).header("sent", sent)]).await?;
+    }
+    running.stop().await;
+    let mut waits = std::mem::take(&mut *waits.lock().unwrap_or_else(PoisonError::into_inner));
+    waits.sort_unstable();
+    let at = |share: f64| waits[((waits.len() - 1) as f64 * share) as usize] as f64 / 1e6;
+    Ok((at(0.5), at(0.99)))
+}
+
+/// Seconds to settle `count` messages of which every tenth fails three times, or none does.
+pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Result<f64> {
+    let policy = QueuePolicy::with_retry(RetryPolicy::cooldown(3, Duration::ZERO));
+    let store = store(folder, &format!("failures-{poison}.db"), policy).await?;
+    let messages: Vec<NewMessage> = (0..count)
+        .map(|n| {
+            let message = NewMessage::new(queue(), payload(n));
+            if poison && n % 10 == 0 { message.header("poison", "yes") } else { message }
+        })
+        .collect();
+    for part in messages.chunks(1000) {
+        store.push(part.to_vec()).await?;
+    }
+    let done = Arc::new(AtomicU64::new(0));
+    let seen = done.clone();
+    let handler = move |ctx: Context| {
+        let fails = ctx.header("poison").is_some();
+        if !fails || ctx.counters().failures == 2 {
+            seen.fetch_add(1, Ordering::Relaxed);
+        }
+        async move {
+            if fails {
+                Verdict::retry(Failure::transient("bank unavailable, request 42"))
+            } else {
+                Verdict::done()
+            }
+        }
+    };
+    let begin = Instant::now();
+    let running = worker(&store, handler)?.concurrency(512).prefetch(1024).start();
+    drained(&store, count, &done).await?;
+    let seconds = begin.elapsed().as_secs_f64();
+    running.stop().await;
+    Ok(seconds)
+}
+
+/// What this process holds in memory while a worker is idle, or after it has worked on a backlog, in megabytes.
+pub(crate) async fn memory(folder: &Path, backlog: u64) -> Result<f64> {
+    let store = SqliteStore::open(
+        folder.join("memory.db"),
+        sickbay_store::SqliteOptions::new(Arc::new(SystemClock::new())),
+    )?;
+    let done = Arc::new(AtomicU64::new(0));
+    let seen = done.clone();
+    let running = worker(&store, move |_: Context| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        async {}
+    })?
+    .concurrency(512)
+    .prefetch(1024)
+    .start();
+    let mut look = tokio::time::interval(Duration::from_millis(20));
+    let begin = Instant::now();
+    while done.load(Ordering::Relaxed) < backlog || begin.elapsed() < Duration::from_millis(500) {
+        look.tick().await;
+    }
+    drop(running);
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
+    let kilobytes: f64 =
+        line.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(f64::NAN);
+    Ok(kilobytes / 1024.0)
+}

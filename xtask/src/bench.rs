@@ -1,0 +1,171 @@
+//! `cargo xtask bench`: the figures of FIELD-NOTES' targets, as ratios in one run.
+
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+
+use crate::bench_peers;
+
+/// A figure, what must be reached and where we are going.
+struct Target {
+    id: &'static str,
+    what: &'static str,
+    must: f64,
+    aim: f64,
+    /// More is better, or less.
+    more: bool,
+}
+
+const TARGETS: &[Target] = &[
+    target("P1", "lifecycle at batch 100, against a hand-written loop", 0.5, 0.8, true),
+    target("P2", "64 tasks pushing one each, against fdatasync", 5.0, 10.0, true),
+    target("P3", "one task pushing one by one, against fdatasync", 0.3, 0.45, true),
+    target("P4", "push to start of handler p50, against effectum", 0.5, 0.25, false),
+    target("P5.effectum", "drain, against effectum", 6.0, 12.0, true),
+    target("P5.graphile_worker", "drain, against graphile_worker", 3.0, 6.0, true),
+    target("P5.rabbitmq", "drain, against a RabbitMQ quorum queue", 1.5, 3.0, true),
+    target("P7.backlog", "rate with 5 M waiting, against an empty store", 0.7, 0.9, true),
+    target("P7.dead", "rate with 1 M dead letters, against an empty store", 0.9, 0.9, true),
+    target("P7.stream", "rate with a blocked stream of 1 M, against an empty store", 0.9, 0.9, true),
+    target("P7.processed", "rate after 1 M processed, against an empty store", 0.95, 0.9, true),
+    target("P8", "time with 10 % failing three times, against none", 1.3, 1.2, false),
+    target("P10.idle_mb", "memory of an idle worker, MB", 30.0, 30.0, false),
+    target("P10.backlog_mb", "memory of a worker on 5 M waiting, MB", 150.0, 150.0, false),
+];
+
+const fn target(id: &'static str, what: &'static str, must: f64, aim: f64, more: bool) -> Target {
+    Target { id, what, must, aim, more }
+}
+
+/// Measures and prints a table, or with `--json` one document. `--quick` uses a tenth of the backlog.
+pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    let json = arguments.iter().any(|argument| argument == "--json");
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
+    let unknown =
+        arguments.iter().find(|a| !a.starts_with('P') && !["--json", "--quick"].contains(&a.as_str()));
+    ensure!(
+        unknown.is_none(),
+        "bench takes --quick, --json and ids such as P1, not {}",
+        unknown.map_or("", |u| u)
+    );
+    let own = own(root, quick, &only)?;
+    let peers = peers(&own, quick)?;
+    let figures = figures(&own, &peers);
+    if json {
+        println!("{}", serde_json::to_string_pretty(&document(&figures, &own, &peers, quick))?);
+    } else {
+        print!("{}", table(&figures, quick));
+    }
+    let failed = figures.iter().filter(|(target, value)| !target.is_met(*value)).count();
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Target {
+    fn is_met(&self, value: f64) -> bool {
+        if self.more { value >= self.must } else { value <= self.must }
+    }
+}
+
+/// Runs our own measurements.
+fn own(root: &Path, quick: bool, only: &[&str]) -> Result<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.current_dir(root).args(["run", "--release", "--quiet", "--package", "sickbay-bench", "--"]);
+    if quick {
+        command.arg("--quick");
+    }
+    let output = command.args(only).stderr(Stdio::inherit()).output().context("the benchmark")?;
+    ensure!(output.status.success(), "the benchmark: {}", output.status);
+    serde_json::from_slice(&output.stdout).context("the benchmark printed no JSON")
+}
+
+/// Runs the peers that our figures are compared with.
+fn peers(own: &Value, quick: bool) -> Result<Value> {
+    let mut peers = Map::new();
+    if own.get("P4").is_some() {
+        let seconds = if quick { "4" } else { "10" };
+        peers.insert("latency".to_owned(), bench_peers::run("latency", &["--seconds", seconds])?);
+    }
+    if own.get("P5").is_some() {
+        let (count, rounds) = if quick { ("20000", "2") } else { ("100000", "3") };
+        let only = "effectum,graphile_worker,rabbitmq";
+        let options = ["--count", count, "--rounds", rounds, "--only", only];
+        peers.insert("drain".to_owned(), bench_peers::run("drain", &options)?);
+    }
+    Ok(Value::Object(peers))
+}
+
+/// The value of each target that was measured.
+fn figures(own: &Value, peers: &Value) -> Vec<(&'static Target, f64)> {
+    let number = |value: &Value, path: &str| value.pointer(path).and_then(Value::as_f64);
+    let value = |target: &Target| match target.id.split_once('.') {
+        None if target.id == "P4" => {
+            Some(number(own, "/P4/p50_ms")? / number(peers, "/latency/effectum/p50_ms")?)
+        }
+        None => number(own, &format!("/{}/ratio", target.id)),
+        Some(("P5", peer)) => {
+            Some(number(own, "/P5/drain_per_s")? / number(peers, &format!("/drain/{peer}/drain_per_s"))?)
+        }
+        Some((id, part)) => number(own, &format!("/{id}/{part}")),
+    };
+    TARGETS.iter().filter_map(|target| Some((target, value(target)?))).collect()
+}
+
+fn document(figures: &[(&Target, f64)], own: &Value, peers: &Value, quick: bool) -> Value {
+    let mut ratios = Map::new();
+    for (target, value) in figures {
+        let rounded = json!((value * 1000.0).round() / 1000.0);
+        match target.id.split_once('.') {
+            None => drop(ratios.insert(target.id.to_owned(), rounded)),
+            Some((id, part)) => {
+                let group = ratios.entry(id.to_owned()).or_insert_with(|| json!({}));
+                group[part] = rounded;
+            }
+        }
+    }
+    ratios.insert("quick".to_owned(), json!(quick));
+    ratios.insert("measured".to_owned(), json!({"sickbay": own, "peers": peers}));
+    Value::Object(ratios)
+}
+
+fn table(figures: &[(&Target, f64)], quick: bool) -> String {
+    let mut text = format!("{:<20} {:>8} {:>7} {:>7}  \n", "", "measured", "must", "aim");
+    for (target, value) in figures {
+        let sign = if target.more { "≥" } else { "≤" };
+        let mark = if target.is_met(*value) { "" } else { "  MISSED" };
+        let row = format!("{:<20} {value:>8.2} {sign}{:>6} {sign}{:>6}", target.id, target.must, target.aim);
+        text.push_str(&format!("{row}  {}{mark}\n", target.what));
+    }
+    if quick {
+        text.push_str("quick: P7 and P10 with a tenth of what they ask for\n");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_ratios_of_what_was_measured() {
+        let own = json!({"P1": {"ratio": 0.75}, "P4": {"p50_ms": 0.5}, "P5": {"drain_per_s": 300}});
+        let peers =
+            json!({"latency": {"effectum": {"p50_ms": 2.0}}, "drain": {"effectum": {"drain_per_s": 30}}});
+        let found: Vec<_> =
+            figures(&own, &peers).into_iter().map(|(target, value)| (target.id, value)).collect();
+        assert_eq!(found, [("P1", 0.75), ("P4", 0.25), ("P5.effectum", 10.0)]);
+        let document = document(&figures(&own, &peers), &own, &peers, true);
+        assert_eq!(document["P5"]["effectum"], 10.0);
+    }
+
+    #[test]
+    fn a_missed_target_is_said_in_the_table() {
+        let own = json!({"P1": {"ratio": 0.4}, "P8": {"ratio": 1.1}});
+        let text = table(&figures(&own, &json!({})), false);
+        assert!(text.lines().any(|line| line.starts_with("P1") && line.ends_with("MISSED")), "{text}");
+        assert!(text.lines().any(|line| line.starts_with("P8") && !line.ends_with("MISSED")), "{text}");
+    }
+}
