@@ -32,9 +32,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     }
     let measured = files.iter().map(|file| measure(file)).collect::<Result<Vec<_>>>()?;
     if json {
-        print_json(&measured)
+        print_json(&measured);
     } else {
-        print_table(&measured)
+        print_table(&measured);
     }
     Ok(())
 }

@@ -96,7 +96,7 @@ impl Tx<'_> {
         for token in &renewal.tokens {
             match self.state.leases.get_mut(&token.message.number()) {
                 Some(lease) if token.epoch == epoch && lease.claim == token.claim => {
-                    lease.until = lease.until.max(until)
+                    lease.until = lease.until.max(until);
                 }
                 _ => lost.push(*token),
             }
