@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::render::{Paint, render};
 
 /// A place in the file, counted as people do.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Place {
     /// From 1.
     pub line: usize,
@@ -87,9 +87,10 @@ impl ConfigErrors {
 
     pub(super) fn unreadable(path: &Path, error: &io::Error) -> Self {
         let (message, help) = match error.kind() {
-            io::ErrorKind::NotFound => {
-                ("there is no such file".to_owned(), Some("`sickbay init` writes one to begin with".to_owned()))
-            }
+            io::ErrorKind::NotFound => (
+                "there is no such file".to_owned(),
+                Some("`sickbay init` writes one to begin with".to_owned()),
+            ),
             io::ErrorKind::IsADirectory => ("this is a folder, not a file".to_owned(), None),
             _ => (format!("the file cannot be read: {error}"), None),
         };

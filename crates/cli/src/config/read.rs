@@ -78,6 +78,11 @@ impl<'s> Section<'s> {
         section
     }
 
+    /// True if it is a block of this shape.
+    pub(super) fn is(&self, shape: &Shape) -> bool {
+        self.shape == shape
+    }
+
     pub(super) fn span(&self) -> Span {
         self.span.clone()
     }
@@ -107,6 +112,12 @@ impl<'s> Section<'s> {
         field
     }
 
+    /// Where the first of these keys and its value stand; the heading if none is given.
+    pub(super) fn place_of(&self, keys: &[&'static str]) -> Span {
+        let field = keys.iter().find_map(|key| self.get(key));
+        field.map_or(self.span(), |field| field.key_span().start..field.span().end)
+    }
+
     fn refuse_strangers(&self) {
         for (key, value) in self.table.iter() {
             if !self.shape.keys.contains(&key.get_ref().as_ref()) {
@@ -124,7 +135,9 @@ impl<'s> Section<'s> {
             return finding.help(format!("did you mean `{meant}`?"));
         }
         if self.shape.path == "queues.NAME" && value.get_ref().is_table() {
-            return finding.help(format!("a queue's name with a dot is quoted: [queues.\"….{name}\"]"));
+            let first = self.reader.text.get(self.span()).filter(|text| !text.contains('['));
+            let first = first.unwrap_or("…");
+            return finding.help(format!("a name with a dot is quoted: [queues.\"{first}.{name}\"]"));
         }
         finding.help(format!("it has {}", list(keys.iter().copied()).replace(" or ", " and ")))
     }
@@ -205,11 +218,11 @@ impl<'s> Field<'s> {
         let read = i128::from_str_radix(number.as_str(), number.radix()).ok();
         let fits = read.and_then(|number| u32::try_from(number).ok()).filter(|n| allowed.contains(n));
         if fits.is_none() {
-            let bounds = match (least, most) {
-                (_, u32::MAX) => format!("{least} or more"),
-                _ => format!("between {least} and {most}"),
+            let bound = match read {
+                Some(number) if number < least.into() => format!("at least {least}"),
+                _ => format!("at most {most}"),
             };
-            self.wrong(format!("`{}` must be {bounds}", self.key));
+            self.wrong(format!("`{}` must be {bound}", self.key));
         }
         fits
     }
@@ -284,7 +297,9 @@ impl<'s> Field<'s> {
     /// The items of a list, all under this key.
     pub(super) fn items(&self, what: &str) -> Option<Vec<Field<'s>>> {
         let Some(array) = self.value().as_array() else {
-            self.report(self.expected(what));
+            let help = "the heading of a list's item has two brackets: [[…]]";
+            let help = self.value().is_table().then(|| help.to_owned());
+            self.report(self.expected(what).maybe_help(help));
             return None;
         };
         let item = |value| Field { reader: self.reader, key: self.key, key_span: self.key_span(), value };

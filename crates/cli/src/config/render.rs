@@ -88,5 +88,15 @@ fn cut(line: &str, before: usize, meant: usize) -> (String, usize, usize) {
 
 /// Nothing from a file reaches a terminal as an instruction; a tab is one column wide.
 fn clean(text: &str) -> String {
-    text.chars().map(|c| if c == '\t' { ' ' } else if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars()
+        .map(|c| {
+            if c == '\t' {
+                ' '
+            } else if c.is_control() {
+                '\u{fffd}'
+            } else {
+                c
+            }
+        })
+        .collect()
 }

@@ -47,7 +47,8 @@ fn read_backoff(section: &Section<'_>) -> Option<Backoff> {
     let (cooldown, backoff) = (section.get("cooldown"), section.get("backoff"));
     if let (Some(cooldown), Some(backoff)) = (&cooldown, &backoff) {
         let (first, second) = in_order(cooldown, backoff);
-        let finding = Finding::new(second.key_span(), "a retry block has a `cooldown` or a `backoff`, not both");
+        let finding =
+            Finding::new(second.key_span(), "a retry block has a `cooldown` or a `backoff`, not both");
         section.report(
             finding
                 .related(first.key_span(), format!("`{}` is given here", first.key()))
@@ -76,12 +77,12 @@ pub(super) fn read_overrides(field: &Field<'_>) -> Option<Vec<RetryOverride>> {
                 "this override can never apply, because an earlier one covers it"
             };
             section.report(
-                Finding::new(section.span(), message)
+                Finding::new(section.place_of(&["message_type", "reason"]), message)
                     .related(place.clone(), "the earlier one is here")
                     .help("the first override that matches wins; put the narrower one first"),
             );
         }
-        known.push((read, section.span()));
+        known.push((read, section.place_of(&["message_type", "reason"])));
     }
     Some(known.into_iter().map(|(read, _)| read).collect())
 }

@@ -10,6 +10,10 @@ use super::problem::Finding;
 use super::read::{Field, Section, Span};
 use super::shape;
 
+/// What a rule can ask for.
+const CONDITIONS: &[&str] =
+    &["text", "regex", "exit_code", "http_status", "code", "message_type", "when_reason"];
+
 /// One of the failure reasons.
 pub(super) fn reason(field: &Field<'_>) -> Option<Reason> {
     let choices: Vec<(&str, Reason)> = Reason::ALL.iter().map(|reason| (reason.as_str(), *reason)).collect();
@@ -33,7 +37,7 @@ pub(super) fn read_classification(field: &Field<'_>) -> Option<Vec<Rule>> {
         let Some(section) = item.section(&shape::CLASSIFICATION) else { continue };
         let Some(rule) = read_rule(&section) else { continue };
         rules.push(rule);
-        places.push(section.span());
+        places.push(section.place_of(CONDITIONS));
     }
     // A rule that could not be read might be the one that makes another unreachable, or not.
     if rules.len() == count {
@@ -64,7 +68,7 @@ fn read_rule(section: &Section<'_>) -> Option<Rule> {
     let words = ["name", "text", "regex", "code", "message_type"].map(text_of);
     let kind = kind_field.and_then(|field| kind(&field));
     // Each is `Some(None)` where a value was given and was wrong; that was reported.
-    let [name, text, regex, code, message_type] = words.map(Option::transpose_given);
+    let [name, text, regex, code, message_type] = words.map(Given::transpose_given);
     let rule = Rule {
         name: name?,
         text: text?,
@@ -120,14 +124,16 @@ fn check_rule(section: &Section<'_>, rule: &Rule) -> bool {
     let words = ["text", "code", "message_type"];
     let blamed = words.into_iter().find(|word| problem.replace(' ', "_").starts_with(word));
     match blamed.and_then(|word| section.get(word)) {
-        Some(field) => field.wrong(problem),
+        Some(field) => {
+            let rest = problem.get(field.key().len()..).unwrap_or_default();
+            field.wrong(format!("`{}`{rest}", field.key()));
+        }
         None => {
-            let conditions = shape::CLASSIFICATION.keys[1..8].iter().copied();
             let help = match rule.set_reason {
                 Some(reason) => {
                     format!("`reason` is what is recorded; a condition is `when_reason = \"{reason}\"`")
                 }
-                None => format!("add a condition: {}", list(conditions)),
+                None => format!("add a condition: {}", list(CONDITIONS.iter().copied())),
             };
             let message = problem.replacen("it has", "this rule has", 1);
             section.report(Finding::new(section.span(), message).help(help));
@@ -158,7 +164,8 @@ pub(super) fn read_grouping(field: &Field<'_>) -> Option<Vec<GroupingRule>> {
         let (Some(name), Some(pattern)) = (name, pattern) else { continue };
         let Some(rule) = read_grouping_rule(&name, &pattern) else { continue };
         if let Some((_, place)) = known.iter().find(|(earlier, _)| earlier.pattern() == rule.pattern()) {
-            let finding = Finding::new(pattern.span(), "this rule can never match: its pattern is given twice");
+            let finding =
+                Finding::new(pattern.span(), "this rule can never match: its pattern is given twice");
             section.report(finding.related(place.clone(), "this earlier rule has the same pattern"));
         }
         known.push((rule, pattern.span()));
@@ -180,7 +187,8 @@ fn read_grouping_rule(name: &Field<'_>, pattern: &Field<'_>) -> Option<GroupingR
         }
         Err(_) => {
             let finding = bad_pattern(pattern, pattern_text);
-            let too_large = || Finding::new(pattern.span(), "the regular expression is too large; repeat less");
+            let too_large =
+                || Finding::new(pattern.span(), "the regular expression is too large; repeat less");
             pattern.report(finding.unwrap_or_else(too_large));
             None
         }

@@ -10,13 +10,24 @@ pub struct Shape {
     pub title: &'static str,
     /// The keys it may have.
     pub keys: &'static [&'static str],
-    /// What other systems call our keys.
+    /// What other systems call our keys, and what we write.
     pub also_known: &'static [(&'static str, &'static str)],
 }
 
 /// Every block.
-pub const SHAPES: &[&Shape] =
-    &[&DOCUMENT, &STORE, &DEFAULTS, &QUEUE, &RETRY, &BREAKER, &CLASSIFICATION, &OVERRIDE, &GROUPING, &HANDLER, &POOL];
+pub const SHAPES: &[&Shape] = &[
+    &DOCUMENT,
+    &STORE,
+    &DEFAULTS,
+    &QUEUE,
+    &RETRY,
+    &BREAKER,
+    &CLASSIFICATION,
+    &OVERRIDE,
+    &GROUPING,
+    &HANDLER,
+    &POOL,
+];
 
 pub(super) const DOCUMENT: Shape = Shape {
     path: "",
@@ -38,18 +49,18 @@ const QUEUE_ALSO_KNOWN: &[(&str, &str)] = &[
     ("visibility_timeout", "lease"),
     ("lock_duration", "lease"),
     ("ack_wait", "lease"),
-    ("attempts", "retry"),
-    ("max_attempts", "retry"),
-    ("max_retries", "retry"),
-    ("retries", "retry"),
-    ("backoff", "retry"),
-    ("cooldown", "retry"),
+    ("attempts", "retry = { attempts = … }"),
+    ("max_attempts", "retry = { attempts = … }"),
+    ("max_retries", "retry = { attempts = … }"),
+    ("retries", "retry = { attempts = … }"),
+    ("backoff", "retry = { backoff = … }"),
+    ("cooldown", "retry = { cooldown = … }"),
     ("workers", "concurrency"),
     ("rules", "classification"),
     ("dedup_window", "key_window"),
     ("circuit_breaker", "breaker"),
-    ("exec", "handler"),
-    ("http", "handler"),
+    ("exec", "handler = { exec = … }"),
+    ("http", "handler = { http = … }"),
     ("fifo", "ordering"),
     ("schema", "schemas"),
     ("ttl", "retention"),
@@ -130,7 +141,11 @@ pub(super) const BREAKER: Shape = Shape {
     path: "queues.NAME.breaker",
     title: "a breaker",
     keys: &["failures_per_minute", "cool_down", "probes", "by"],
-    also_known: &[("threshold", "failures_per_minute"), ("failures", "failures_per_minute"), ("timeout", "cool_down")],
+    also_known: &[
+        ("threshold", "failures_per_minute"),
+        ("failures", "failures_per_minute"),
+        ("timeout", "cool_down"),
+    ],
 };
 
 pub(super) const CLASSIFICATION: Shape = Shape {
@@ -165,7 +180,12 @@ pub(super) const OVERRIDE: Shape = Shape {
     path: "queues.NAME.overrides",
     title: "an override",
     keys: &["message_type", "reason", "retry"],
-    also_known: &[("type", "message_type"), ("attempts", "retry"), ("cooldown", "retry"), ("backoff", "retry")],
+    also_known: &[
+        ("type", "message_type"),
+        ("attempts", "retry = { attempts = … }"),
+        ("cooldown", "retry = { cooldown = … }"),
+        ("backoff", "retry = { backoff = … }"),
+    ],
 };
 
 pub(super) const GROUPING: Shape = Shape {
@@ -179,7 +199,13 @@ pub(super) const HANDLER: Shape = Shape {
     path: "queues.NAME.handler",
     title: "a handler",
     keys: &["exec", "pool", "http", "timeout", "headers"],
-    also_known: &[("command", "exec"), ("program", "exec"), ("cmd", "exec"), ("url", "http"), ("endpoint", "http")],
+    also_known: &[
+        ("command", "exec"),
+        ("program", "exec"),
+        ("cmd", "exec"),
+        ("url", "http"),
+        ("endpoint", "http"),
+    ],
 };
 
 pub(super) const POOL: Shape = Shape {

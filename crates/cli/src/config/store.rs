@@ -43,7 +43,8 @@ pub(super) fn read(document: &Section<'_>) -> (StoreConfig, Span) {
 fn refuse_url(url: &Field<'_>) {
     let Some(text) = url.text() else { return };
     if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        let finding = Finding::new(url.span(), "this version keeps messages in SQLite only, not in PostgreSQL");
+        let finding =
+            Finding::new(url.span(), "this version keeps messages in SQLite only, not in PostgreSQL");
         url.report(finding.help("write `path = \"sickbay.db\"`"));
     } else {
         let finding = Finding::new(url.span(), "`url` must begin with postgres://");

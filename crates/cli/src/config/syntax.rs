@@ -11,6 +11,7 @@ pub(super) fn parse<'s>(reader: &Reader<'s>) -> Option<Table<'s>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     let mut usable = true;
     let mut last_line = None;
+    let mut repeated_heading = None;
     for error in errors {
         let span = error.span().unwrap_or(0..0);
         // One slip often upsets the parser more than once on the same line.
@@ -19,10 +20,32 @@ pub(super) fn parse<'s>(reader: &Reader<'s>) -> Option<Table<'s>> {
             continue;
         }
         last_line = line;
-        usable &= error.message() == "duplicate key";
+        let is_duplicate = error.message() == "duplicate key";
+        if is_duplicate && follows(text, repeated_heading, span.start) {
+            continue;
+        }
+        repeated_heading = Some(span.start).filter(|at| is_duplicate && is_heading(text, *at));
+        usable &= is_duplicate;
         reader.report(explain(text, span, error.message()));
     }
     usable.then(|| table.into_inner())
+}
+
+/// True if nothing but settings stands between a heading and this place: when a heading is given twice,
+/// so are its settings, and saying so once is enough.
+fn follows(text: &str, heading: Option<usize>, at: usize) -> bool {
+    let between = heading.and_then(|heading| text.get(heading..at));
+    between.is_some_and(|between| !between.contains("\n["))
+}
+
+fn is_heading(text: &str, at: usize) -> bool {
+    line_before(text, at).trim_start().starts_with('[')
+}
+
+/// What stands before this place on its line.
+fn line_before(text: &str, at: usize) -> &str {
+    let before = text.get(..at).unwrap_or_default();
+    before.rsplit('\n').next().unwrap_or_default()
 }
 
 fn explain(text: &str, span: Span, message: &str) -> Finding {
@@ -49,14 +72,20 @@ fn explain(text: &str, span: Span, message: &str) -> Finding {
     if message.starts_with("key with no value") {
         return finding("a key without a value").help("a setting is written `key = value`");
     }
+    if message.starts_with("unclosed table") {
+        return finding("the heading is not closed").help("put a `]` at its end");
+    }
+    if message.starts_with("unexpected key or value, expected newline") {
+        return finding("nothing else may stand on this line").help("each setting has a line of its own");
+    }
     Finding::new(span, format!("this is no TOML: {message}"))
 }
 
 /// Where a line or a heading with the same end stands before.
 fn first_before(text: &str, key: &str, before: usize) -> Option<Span> {
-    let line_start = text[..before].rfind('\n').map_or(0, |at| at + 1);
-    let beginning = &text[line_start..before];
-    let is_heading = beginning.trim_start().starts_with('[');
+    let beginning = line_before(text, before);
+    let line_start = before - beginning.len();
+    let is_heading = is_heading(text, before);
     let same = |line: &str| line.starts_with(beginning) && line[beginning.len()..].starts_with(key);
     let mut found = None;
     let mut start = 0;

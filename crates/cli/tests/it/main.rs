@@ -1,3 +1,4 @@
 //! Tests of the binary, in one program.
 
+mod config;
 mod demo;

@@ -154,14 +154,20 @@ impl Tx<'_> {
                 (queue.band(index), queue.bands[index])
             };
             let wanted = need.min(SKIPS_MAX as usize);
-            let due = if position.next_due <= self.now { self.due_rows(band, wanted)? } else { Vec::new() };
             let fresh = if position.cursor < position.last {
                 self.fresh_rows(band, position.cursor, wanted)?
             } else {
                 Vec::new()
             };
+            // Waiting messages are read only if one of them could be due before the last fresh one.
+            let all_before = fresh.len() == wanted && fresh[wanted - 1].pushed_at < position.next_due;
+            let due = if position.next_due <= self.now && !all_before {
+                self.due_rows(band, wanted)?
+            } else {
+                Vec::new()
+            };
             let short = due.len() < wanted && fresh.len() < wanted;
-            if due.is_empty() && position.next_due <= self.now {
+            if due.is_empty() && position.next_due <= self.now && !all_before {
                 self.renew_hint(queue_no, index, band)?;
             }
             if due.is_empty() && fresh.is_empty() {
@@ -287,6 +293,7 @@ impl Tx<'_> {
         let place = Place(row.place);
         let mut lease = Leased::fresh(place, row.pushed_at, row.type_no);
         lease.keyed = row.key.is_some();
+        lease.payload_bytes = row.payload.len() as u64;
         let queue = self.queue(place.queue())?;
         queue.band_of(place).cursor = place.0;
         let gated = !queue.gates.is_empty();
@@ -308,6 +315,7 @@ impl Tx<'_> {
     /// Takes a waiting message, or sets it where it belongs.
     fn take_waiting(&mut self, candidate: Taken, gathered: &mut Gathered) -> Result<(), StoreError> {
         let Taken { mut lease, row } = candidate;
+        (lease.pushed_at, lease.payload_bytes) = (row.pushed_at, row.payload.len() as u64);
         let (place, queue) = (lease.place, lease.place.queue());
         self.begin()?;
         if !self.gate_is_open(queue, row.type_no) {

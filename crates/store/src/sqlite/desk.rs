@@ -54,6 +54,8 @@ impl Tx<'_> {
             tally_changed: false,
             bands: load_bands(self.connection, no)?,
             gates: Default::default(),
+            reasons: Default::default(),
+            reasons_changed: false,
             suspects: BTreeSet::new(),
         };
         self.state.queues.insert(no, queue);
@@ -150,7 +152,12 @@ impl Tx<'_> {
             return Ok(answer);
         }
         let Some(place) = self.locate(number)? else { return Ok(Replayed::NotFound) };
-        let Some((message, _)) = self.take_waiting_out(place)? else { return Ok(Replayed::NotFound) };
+        let Some((mut message, _)) = self.take_waiting_out(place)? else { return Ok(Replayed::NotFound) };
+        if !message.in_waiting && message.stream.is_none() {
+            // A cursor would come upon it: it moves to where none goes.
+            message.place = Place::parked(place.band(), number);
+            self.execute("UPDATE message SET place = ?2 WHERE place = ?1", params![place.0, message.place.0])?;
+        }
         let stream = message.stream;
         self.queue(place.queue())?.tally().active += 1;
         let ending = Ending { started_at: self.now, ..Ending::default() };
@@ -182,13 +189,14 @@ impl Tx<'_> {
             }
             let Some(grave) = self.read_grave(number)? else { continue };
             self.execute(
-                "UPDATE dead SET discarded_at = ?2, discarded_why = ?3 WHERE number = ?1",
-                params![number as i64, self.now, why],
+                "UPDATE dead SET discarded_at = ?2, discarded_why = ?3 WHERE place = ?1",
+                params![grave.message.place.0, self.now, why],
             )?;
-            if let Some(stream) = grave.row.stream {
+            if let Some(stream) = grave.stream {
                 self.remove_hold(stream, number)?;
                 self.free_stream(stream)?;
             }
+            self.queue(grave.queue)?.count_reason(&grave.reason, -1);
             let tally = self.queue(grave.queue)?.tally();
             tally.dead -= 1;
             tally.discarded += 1;
@@ -206,11 +214,13 @@ impl Tx<'_> {
                 answers.push(answer);
                 continue;
             }
-            let queue: i64 = self
-                .prepare("UPDATE dead SET discarded_at = NULL, discarded_why = NULL WHERE number = ?1 RETURNING queue")?
-                .query_row([number as i64], |row| row.get(0))
-                .translated()?;
-            let tally = self.queue(queue)?.tally();
+            let Some(grave) = self.read_grave(number)? else { continue };
+            self.execute(
+                "UPDATE dead SET discarded_at = NULL, discarded_why = NULL WHERE place = ?1",
+                [grave.message.place.0],
+            )?;
+            self.queue(grave.queue)?.count_reason(&grave.reason, 1);
+            let tally = self.queue(grave.queue)?.tally();
             tally.dead += 1;
             tally.discarded -= 1;
             answers.push(Replayed::Done);
@@ -222,19 +232,22 @@ impl Tx<'_> {
         let queue = self.queue_no(name)?;
         self.begin()?;
         let mut statement = self.prepare(
-            "SELECT number, key FROM dead WHERE queue = ?1 AND discarded_at IS NOT NULL ORDER BY discarded_at, no LIMIT ?2",
+            "SELECT d.place, m.key, d.history FROM dead d JOIN message m ON m.place = d.place
+             WHERE d.queue = ?1 AND d.discarded_at IS NOT NULL ORDER BY d.discarded_at, d.no LIMIT ?2",
         )?;
         let rows = statement
             .query_map(params![queue, rows_max], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, Option<String>>(1)?))
+                let history: Option<Vec<u8>> = row.get(2)?;
+                Ok((Place(row.get(0)?), row.get::<_, Option<String>>(1)?, history.unwrap_or_default()))
             })
             .translated()?;
         let gone: Vec<_> = rows.collect::<rusqlite::Result<_>>().translated()?;
-        for (number, key) in &gone {
-            self.execute("DELETE FROM dead WHERE number = ?1", [number])?;
-            self.drop_history(*number as u64)?;
+        for (place, key, history) in &gone {
+            self.execute("DELETE FROM dead WHERE place = ?1", [place.0])?;
+            self.execute("DELETE FROM message WHERE place = ?1", [place.0])?;
+            self.drop_history(place.number(), history)?;
             if let Some(key) = key {
-                self.forget_key(queue, key, *number as u64)?;
+                self.forget_key(queue, key, place.number())?;
             }
         }
         let count = gone.len() as i64;
@@ -259,7 +272,7 @@ impl Tx<'_> {
             self.forget_key(place.queue(), &key, number)?;
         }
         self.remove_live(&message)?;
-        self.drop_history(number)?;
+        self.drop_history(number, &message.history)?;
         if let Some((stream, _)) = message.stream {
             self.free_stream(stream)?;
         }

@@ -4,16 +4,16 @@ use rusqlite::{Connection, Row, ToSql};
 use sickbay_core::decide::SetAside;
 use sickbay_core::quarantine::{DeadLetter, Page, PageRequest, QuarantineFilter};
 use sickbay_core::signature::Signature;
-use sickbay_core::{ErrorKind, MessageId, MessageType, QueueName, StoreError, StreamKey, Timestamp};
+use sickbay_core::{ErrorKind, MessageType, QueueName, StoreError, StreamKey, Timestamp};
 
 use super::failure::Translate;
-use super::row::read_counters;
+use super::pack::unpack_facts;
+use super::place::Place;
+use super::state::Leased;
 use crate::door;
 
-const COLUMNS: &str =
-    "d.number, q.name, t.name, d.stream_key, d.set_aside, d.kind, d.reason, d.error, d.signature,
-    d.deliveries, d.failures, d.crashes, d.charges, d.releases, d.expiries, d.replays, d.earlier, d.pushed_at,
-    d.first_failed_at, d.last_failed_at, d.quarantined_at, d.discarded_at, d.payload_bytes, d.no, d.error";
+const COLUMNS: &str = "d.place, q.name, t.name, d.stream_key, d.set_aside, d.kind, d.reason, d.error, d.signature,
+    d.deliveries, d.failures, d.facts, d.pushed_at, d.quarantined_at, d.discarded_at, d.payload_bytes, d.no";
 const TABLES: &str = "dead d JOIN queue q ON q.no = d.queue LEFT JOIN type t ON t.no = d.type";
 
 /// What a filter means in SQL.
@@ -88,7 +88,7 @@ pub(super) fn page(
             let next = found.last().map(|(no, _)| *no);
             return Ok(Page { rows: found.into_iter().map(|(_, row)| row).collect(), next });
         }
-        found.push((row.get::<_, i64>(23).translated()? as u64, read(row)?));
+        found.push((row.get::<_, i64>(16).translated()? as u64, read(row)?));
     }
     Ok(Page { rows: found.into_iter().map(|(_, row)| row).collect(), next: None })
 }
@@ -113,14 +113,14 @@ pub(super) fn count(connection: &Connection, filter: &QuarantineFilter) -> Resul
 
 fn contains(row: &Row<'_>, wanted: Option<&str>) -> Result<bool, StoreError> {
     let Some(wanted) = wanted else { return Ok(true) };
-    Ok(row.get::<_, String>(24).translated()?.to_lowercase().contains(wanted))
+    Ok(row.get::<_, String>(7).translated()?.to_lowercase().contains(wanted))
 }
 
 /// The row of one dead letter.
-pub(super) fn read_one(connection: &Connection, id: MessageId) -> Result<DeadLetter, StoreError> {
-    let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE d.number = ?1");
+pub(super) fn read_one(connection: &Connection, place: Place) -> Result<DeadLetter, StoreError> {
+    let sql = format!("SELECT {COLUMNS} FROM {TABLES} WHERE d.place = ?1");
     let mut statement = connection.prepare_cached(&sql).translated()?;
-    let mut rows = statement.query([id.number() as i64]).translated()?;
+    let mut rows = statement.query([place.0]).translated()?;
     match rows.next().translated()? {
         Some(row) => read(row),
         None => Err(damaged("a dead letter is gone")),
@@ -145,26 +145,28 @@ fn read(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
         SetAside::Corrupt,
         SetAside::Operator,
     ];
-    let number = row.get::<_, i64>(0).translated()? as u64;
+    let place = Place(row.get(0).translated()?);
+    let mut known = Leased::fresh(place, 0, None);
+    unpack_facts(row.get_ref(11).translated()?.as_blob().map_err(damaged)?, &mut known);
+    known.counters.deliveries = row.get(9).translated()?;
+    known.counters.failures = row.get(10).translated()?;
+    let quarantined_at = time(13)?;
     Ok(DeadLetter {
-        id: MessageId::from_number(number).ok_or_else(|| damaged("a number is out of range"))?,
+        id: place.id().ok_or_else(|| damaged("a number is out of range"))?,
         queue: QueueName::new(text(1)?).map_err(damaged)?,
         message_type: maybe(2)?.and_then(|name| MessageType::new(name).ok()),
         stream: maybe(3)?.and_then(|key| StreamKey::new(key).ok()),
-        set_aside: set_asides
-            .into_iter()
-            .find(|known| known.as_str() == set_aside)
-            .unwrap_or(SetAside::Operator),
+        set_aside: set_asides.into_iter().find(|known| known.as_str() == set_aside).unwrap_or(SetAside::Operator),
         kind: text(5)?.parse().map_err(damaged)?,
         reason: text(6)?.parse().map_err(damaged)?,
         error: door::first_line(&text(7)?),
         signature: Signature::from_bits(row.get::<_, i64>(8).translated()? as u64),
-        counters: read_counters(row, 9).translated()?,
-        pushed_at: time(17)?,
-        first_failed_at: time(18)?,
-        last_failed_at: time(19)?,
-        quarantined_at: time(20)?,
-        discarded_at: row.get::<_, Option<i64>>(21).translated()?.map(Timestamp::from_millis),
-        payload_bytes: row.get::<_, i64>(22).translated()? as u64,
+        counters: known.counters,
+        pushed_at: time(12)?,
+        first_failed_at: known.first_failed_at.map_or(quarantined_at, Timestamp::from_millis),
+        last_failed_at: quarantined_at,
+        quarantined_at,
+        discarded_at: row.get::<_, Option<i64>>(14).translated()?.map(Timestamp::from_millis),
+        payload_bytes: row.get::<_, i64>(15).translated()? as u64,
     })
 }

@@ -95,6 +95,8 @@ fn load_queues(connection: &Connection, state: &mut State) -> Result<(), StoreEr
             tally_changed: false,
             bands: load_bands(connection, no)?,
             gates: HashMap::new(),
+            reasons: load_reasons(connection, no)?,
+            reasons_changed: false,
             suspects: Default::default(),
         };
         state.queue_by_name.insert(name, no);
@@ -103,11 +105,21 @@ fn load_queues(connection: &Connection, state: &mut State) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Fresh messages are handed out in order, so everything up to the last place that is waiting or
-/// leased has been handed out before.
+fn load_reasons(connection: &Connection, queue: i64) -> Result<HashMap<String, i64>, StoreError> {
+    let mut statement =
+        connection.prepare_cached("SELECT reason, dead FROM reason_tally WHERE queue = ?1").translated()?;
+    let rows = statement.query_map([queue], |row| Ok((row.get(0)?, row.get(1)?))).translated()?;
+    rows.collect::<rusqlite::Result<_>>().translated()
+}
+
+/// Fresh messages are handed out in order, so everything up to the last place that is waiting,
+/// leased or dead has been handed out before.
 pub(super) fn load_bands(connection: &Connection, queue: i64) -> Result<[BandState; 10], StoreError> {
     let mut last = connection
         .prepare_cached("SELECT max(place) FROM message WHERE place > ?1 AND place <= ?2")
+        .translated()?;
+    let mut dead = connection
+        .prepare_cached("SELECT max(place) FROM dead WHERE place > ?1 AND place <= ?2")
         .translated()?;
     let mut seen = connection
         .prepare_cached("SELECT max(place) FROM waiting WHERE place > ?1 AND place <= ?2")
@@ -120,6 +132,8 @@ pub(super) fn load_bands(connection: &Connection, queue: i64) -> Result<[BandSta
         let band = Band(queue << 4 | index as i64);
         let range = band.fresh();
         let cursor: Option<i64> = seen.query_row(range, |row| row.get(0)).translated()?;
+        let buried: Option<i64> = dead.query_row(range, |row| row.get(0)).translated()?;
+        let cursor = cursor.max(buried);
         let end: Option<i64> = last.query_row(range, |row| row.get(0)).translated()?;
         let next: Option<i64> = due.query_row([band.0], |row| row.get(0)).translated()?;
         let cursor = cursor.unwrap_or(range.0);

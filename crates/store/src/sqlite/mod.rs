@@ -14,6 +14,7 @@ mod keys;
 mod list;
 mod load;
 mod overview;
+mod pack;
 mod place;
 mod ports;
 mod push;

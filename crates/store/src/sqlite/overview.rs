@@ -158,17 +158,11 @@ fn add_waiting(
 }
 
 fn add_reasons(connection: &Connection, no: i64, stats: &mut QueueStats) -> Result<(), StoreError> {
-    for reason in sickbay_core::Reason::ALL {
-        let sql = "SELECT count(*) FROM dead WHERE reason = ?1 AND queue = ?2 AND discarded_at IS NULL";
-        let count: u64 = connection
-            .prepare_cached(sql)
-            .translated()?
-            .query_row(params![reason.as_str(), no], |row| row.get(0))
-            .translated()?;
-        if count > 0 {
-            stats.reasons.insert(reason.as_str().to_owned(), count);
-        }
-    }
+    let mut statement = connection
+        .prepare_cached("SELECT reason, dead FROM reason_tally WHERE queue = ?1 AND dead > 0")
+        .translated()?;
+    let rows = statement.query_map([no], |row| Ok((row.get(0)?, row.get(1)?))).translated()?;
+    stats.reasons = rows.collect::<rusqlite::Result<_>>().translated()?;
     Ok(())
 }
 

@@ -3,6 +3,8 @@
 
 use sickbay_core::{MessageId, Priority};
 
+use super::pack::{Packer, Unpacker};
+
 const NUMBER_BITS: u32 = 40;
 const PARKED: i64 = 1 << NUMBER_BITS;
 const BAND_SHIFT: u32 = 41;
@@ -77,38 +79,25 @@ pub(super) const fn queue_range(queue: i64) -> (i64, i64) {
     (low, low | ((1 << (BAND_SHIFT + 4)) - 1))
 }
 
-/// Packs places for the claim journal: ascending differences as variable-length integers.
+/// Packs places for the claim journal: differences in as few bytes as they need.
 pub(super) fn pack(places: &[i64]) -> Vec<u8> {
-    let mut packed = Vec::with_capacity(places.len() * 2 + 8);
+    let mut packer = Packer(Vec::with_capacity(places.len() * 2 + 8));
     let mut last = 0i64;
     for place in places {
         let difference = place.wrapping_sub(last);
-        let mut zigzag = ((difference << 1) ^ (difference >> 63)) as u64;
-        while zigzag >= 0x80 {
-            packed.push(zigzag as u8 | 0x80);
-            zigzag >>= 7;
-        }
-        packed.push(zigzag as u8);
+        packer.number(((difference << 1) ^ (difference >> 63)) as u64);
         last = *place;
     }
-    packed
+    packer.0
 }
 
 /// The inverse of [`pack`]; stops at the first byte that makes no sense.
 pub(super) fn unpack(packed: &[u8]) -> Vec<i64> {
-    let (mut places, mut last, mut value, mut shift) = (Vec::new(), 0i64, 0u64, 0u32);
-    for byte in packed {
-        if shift > 63 {
-            break;
-        }
-        value |= u64::from(byte & 0x7f) << shift;
-        shift += 7;
-        if byte & 0x80 == 0 {
-            let difference = (value >> 1) as i64 ^ -((value & 1) as i64);
-            last = last.wrapping_add(difference);
-            places.push(last);
-            (value, shift) = (0, 0);
-        }
+    let (mut places, mut last, mut unpacker) = (Vec::new(), 0i64, Unpacker(packed));
+    while let Some(value) = unpacker.number() {
+        let difference = (value >> 1) as i64 ^ -((value & 1) as i64);
+        last = last.wrapping_add(difference);
+        places.push(last);
     }
     places
 }

@@ -181,6 +181,7 @@ impl Tx<'_> {
             lease.stream = Some((stream, false));
         }
         lease.keyed = row.key.is_some();
+        lease.payload_bytes = row.payload.len() as u64;
         self.settle_adopted(
             lease,
             &adoption.worker,
@@ -229,11 +230,13 @@ impl Leased {
             cause: None,
             suspect: false,
             in_waiting: false,
-            history: 0,
+            history: Vec::new(),
             stream: None,
             keyed: false,
             type_no,
             first_failed_at: None,
+            pushed_at: due_at,
+            payload_bytes: 0,
         }
     }
 }

@@ -7,19 +7,20 @@ use sickbay_core::port::{Replay, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::signature::{Grouping, Signature, Subject};
 use sickbay_core::text::clean_error;
-use sickbay_core::{Cause, Failure, Priority, Stages, StoreError, Timestamp};
+use sickbay_core::{Cause, Failure, StoreError, Timestamp};
 
 use super::failure::Translate;
+use super::pack::{pack_facts, unpack_facts};
 use super::place::{Band, Place};
 use super::push::{INSERT_MESSAGE, insert_row};
-use super::row::{MessageRow, cause_code, read_counters};
+use super::row::MessageRow;
 use super::settle::Ending;
 use super::state::Leased;
 use super::tx::Tx;
 use crate::door::{self, Act};
 
 impl Tx<'_> {
-    /// Moves a message that counts as active into quarantine, in the same transaction.
+    /// Sets a message that counts as active aside, in the same transaction. Its row stays where it lies.
     pub(super) fn bury(
         &mut self,
         mut message: Leased,
@@ -35,11 +36,15 @@ impl Tx<'_> {
         ending.signature = Some(signature);
         message.first_failed_at.get_or_insert(self.now);
         self.write_attempt(&mut message, AttemptEnd::Quarantined, Some(failure), &ending)?;
-        let row = self.read_row(message.place)?;
-        self.insert_dead(&message, &row, set_aside, failure, signature)?;
-        self.remove_live(&message)?;
-        if let Some(key) = &row.key {
-            self.key_dead(queue, key, number)?;
+        self.insert_dead(&message, set_aside, failure, signature)?;
+        self.drop_waiting(&message)?;
+        if let Some((stream, _)) = message.stream {
+            self.leave_stream(stream, number)?;
+        }
+        if message.keyed
+            && let Some(key) = self.key_of(message.place.0)?
+        {
+            self.key_dead(queue, &key, number)?;
         }
         if let Some((stream, false)) = message.stream
             && self.holds_stream(queue)?
@@ -49,7 +54,9 @@ impl Tx<'_> {
                 params![stream, number as i64, self.now],
             )?;
         }
-        let tally = self.queue(queue)?.tally();
+        let entry = self.queue(queue)?;
+        entry.count_reason(failure.reason.as_str(), 1);
+        let tally = entry.tally();
         tally.active -= 1;
         tally.live -= 1;
         tally.dead += 1;
@@ -75,57 +82,37 @@ impl Tx<'_> {
     fn insert_dead(
         &mut self,
         message: &Leased,
-        row: &MessageRow,
         set_aside: SetAside,
         failure: &Failure,
         signature: Signature,
     ) -> Result<(), StoreError> {
-        let c = &message.counters;
         let delivered = (message.claim > 0).then(|| {
             let id = message.place.id().map(|id| id.to_string()).unwrap_or_default();
             format!("{}.{}.{id}", self.state.epoch, message.claim)
         });
-        let stream_key = row.stream.map(|no| self.stream_key(no)).transpose()?.flatten();
+        let stream_key = message.stream.map(|(no, _)| self.stream_key(no)).transpose()?.flatten();
         self.execute(
-            "INSERT INTO dead (number, queue, priority, type, stream, stream_key, set_aside, kind, reason, signature, error,
-             deliveries, failures, crashes, charges, releases, expiries, replays, earlier, stages, history, last_delivery,
-             pushed_at, deadline_at, first_failed_at, last_failed_at, quarantined_at, key, headers, checksum,
-             payload_bytes, payload, cause)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-             ?23, ?24, ?25, ?26, ?26, ?27, ?28, ?29, ?30, ?31, ?32)",
+            "INSERT INTO dead (place, queue, type, stream_key, set_aside, kind, reason, signature, error, deliveries, failures,
+             facts, history, last_delivery, pushed_at, quarantined_at, payload_bytes)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             params![
-                message.place.number() as i64,
+                message.place.0,
                 message.place.queue(),
-                message.place.priority().get(),
-                row.type_no,
-                row.stream,
+                message.type_no,
                 stream_key.map(|key| key.as_str().to_owned()),
                 set_aside.as_str(),
                 failure.kind.as_str(),
                 failure.reason.as_str(),
                 signature.to_bits() as i64,
                 cut(&clean_error(&failure.error)),
-                c.deliveries,
-                c.failures,
-                c.crashes,
-                c.charges,
-                c.releases,
-                c.expiries,
-                c.replays,
-                c.earlier,
-                message.stages.bits(),
+                message.counters.deliveries,
+                message.counters.failures,
+                pack_facts(message),
                 message.history,
                 delivered,
-                row.pushed_at,
-                row.deadline_at,
-                message.first_failed_at.unwrap_or(self.now),
+                message.pushed_at,
                 self.now,
-                row.key,
-                row.headers,
-                row.checksum,
-                row.payload.len() as i64,
-                &row.payload[..],
-                message.cause.map(cause_code)
+                message.payload_bytes
             ],
         )?;
         Ok(())
@@ -155,11 +142,12 @@ impl Tx<'_> {
         }
         let Some(grave) = self.read_grave(number)? else { return Ok(Replayed::NotFound) };
         let queue = target.unwrap_or(grave.queue);
-        if grave.row.expected_checksum(number) != grave.row.checksum {
+        let row = self.read_row(grave.message.place)?;
+        if row.expected_checksum(number) != row.checksum {
             let why = "its stored bytes are damaged; they are not the bytes that were pushed".to_owned();
             return Ok(Replayed::Refused { why });
         }
-        let place = self.unearth(&grave, queue, replay)?;
+        let place = self.unearth(&grave, row, queue, replay)?;
         let mut message = Leased {
             counters: grave.message.counters.replayed(),
             cause: Some(Cause::Replayed),
@@ -176,6 +164,7 @@ impl Tx<'_> {
         };
         self.put_waiting(&message, state)?;
         self.count_replay(grave.queue, queue)?;
+        self.queue(grave.queue)?.count_reason(&grave.reason, -1);
         Ok(Replayed::Done)
     }
 
@@ -194,34 +183,42 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Writes the message row again, with the old number and perhaps other bytes.
-    fn unearth(&mut self, grave: &Grave, queue: i64, replay: &Replay) -> Result<Place, StoreError> {
+    /// Takes a message out of quarantine. Its row is written again only if something about it changes.
+    fn unearth(
+        &mut self,
+        grave: &Grave,
+        row: MessageRow,
+        queue: i64,
+        replay: &Replay,
+    ) -> Result<Place, StoreError> {
         let number = replay.id.number();
-        let place = Place::parked(Band::new(queue, grave.priority), number);
-        let mut row = MessageRow { place: place.0, ..grave.row.clone() };
+        let mut changed = row.clone();
+        if queue != grave.queue {
+            changed.place = Place::parked(Band::new(queue, grave.message.place.priority()), number).0;
+        }
         if let Some(key) = &grave.stream_key {
-            row.stream = Some(self.stream_no(queue, key)?);
+            changed.stream = Some(self.stream_no(queue, key)?);
         }
         if let Some(payload) = &replay.payload {
-            self.execute(
-                "INSERT OR IGNORE INTO original VALUES (?1, ?2)",
-                params![number as i64, &row.payload[..]],
-            )?;
-            row.payload = payload.clone();
+            self.execute("INSERT OR IGNORE INTO original VALUES (?1, ?2)", params![number as i64, &row.payload[..]])?;
+            changed.payload = payload.clone();
         }
-        row.checksum = row.expected_checksum(number);
+        changed.checksum = changed.expected_checksum(number);
         if let Some(key) = &row.key {
             self.key_revived(queue, key, number)?;
         }
-        self.execute("DELETE FROM dead WHERE number = ?1", [number as i64])?;
-        insert_row(&mut self.prepare(INSERT_MESSAGE)?, &row)?;
-        Ok(place)
+        self.execute("DELETE FROM dead WHERE place = ?1", [row.place])?;
+        if (changed.place, changed.checksum) != (row.place, row.checksum) {
+            self.execute("DELETE FROM message WHERE place = ?1", [row.place])?;
+            insert_row(&mut self.prepare(INSERT_MESSAGE)?, &changed)?;
+        }
+        Ok(Place(changed.place))
     }
 
     /// Back to its place in its stream; true if it is the first that may be claimed.
     fn rejoin_stream(&mut self, grave: &Grave, queue: i64, place: Place) -> Result<Option<bool>, StoreError> {
         let Some(key) = &grave.stream_key else { return Ok(None) };
-        if let Some(old) = grave.row.stream {
+        if let Some(old) = grave.stream {
             self.remove_hold(old, place.number())?;
             if queue != grave.queue {
                 self.free_stream(old)?;
@@ -236,15 +233,15 @@ impl Tx<'_> {
         if self.state.leases.contains_key(&number) {
             return Ok(Some(Status::Active));
         }
+        let Some(place) = self.locate(number)? else { return Ok(None) };
         let discarded: Option<bool> = self
-            .prepare("SELECT discarded_at IS NOT NULL FROM dead WHERE number = ?1")?
-            .query_row([number as i64], |row| row.get(0))
+            .prepare("SELECT discarded_at IS NOT NULL FROM dead WHERE place = ?1")?
+            .query_row([place.0], |row| row.get(0))
             .optional()
             .translated()?;
         if let Some(discarded) = discarded {
             return Ok(Some(if discarded { Status::Discarded } else { Status::Dead }));
         }
-        let Some(place) = self.locate(number)? else { return Ok(None) };
         let (due_at, now) = match self.read_live(place)? {
             Some((message, _)) => {
                 ((message.counters.failures, Timestamp::from_millis(message.due_at)), self.now)
@@ -263,12 +260,12 @@ impl Tx<'_> {
     }
 
     pub(super) fn read_grave(&self, number: u64) -> Result<Option<Grave>, StoreError> {
+        let Some(place) = self.locate(number)? else { return Ok(None) };
         self.prepare(
-            "SELECT queue, priority, type, stream, stream_key, deliveries, failures, crashes, charges, releases, expiries,
-             replays, earlier, stages, history, first_failed_at, 0, pushed_at, deadline_at, key,
-             headers, checksum, payload FROM dead WHERE number = ?1",
+            "SELECT d.queue, d.type, d.stream_key, d.deliveries, d.failures, d.facts, d.history, d.pushed_at, d.payload_bytes,
+             d.reason, m.stream FROM dead d JOIN message m ON m.place = d.place WHERE d.place = ?1",
         )?
-        .query_row([number as i64], |row| read_grave(row, number))
+        .query_row([place.0], |row| read_grave(row, place))
         .optional()
         .translated()
     }
@@ -277,35 +274,27 @@ impl Tx<'_> {
 /// A dead letter as its row has it.
 pub(super) struct Grave {
     pub(super) queue: i64,
-    pub(super) priority: Priority,
     pub(super) stream_key: Option<String>,
+    pub(super) stream: Option<i64>,
+    pub(super) reason: String,
     pub(super) message: Leased,
-    pub(super) row: MessageRow,
 }
 
-fn read_grave(row: &Row<'_>, number: u64) -> rusqlite::Result<Grave> {
-    let priority = Priority::new(row.get(1)?).unwrap_or_default();
-    let queue: i64 = row.get(0)?;
-    let place = Place::parked(Band::new(queue, priority), number);
-    let message = Leased {
-        counters: read_counters(row, 5)?,
-        stages: Stages::from_bits(row.get(13)?),
-        history: row.get(14)?,
-        first_failed_at: row.get(15)?,
-        ..Leased::fresh(place, 0, row.get(2)?)
-    };
-    let original = MessageRow {
-        place: place.0,
-        type_no: row.get(2)?,
-        stream: row.get(3)?,
-        pushed_at: row.get(17)?,
-        deadline_at: row.get(18)?,
-        key: row.get(19)?,
-        headers: row.get(20)?,
-        checksum: row.get(21)?,
-        payload: bytes::Bytes::copy_from_slice(row.get_ref(22)?.as_blob()?),
-    };
-    Ok(Grave { queue, priority, stream_key: row.get(4)?, message, row: original })
+fn read_grave(row: &Row<'_>, place: Place) -> rusqlite::Result<Grave> {
+    let mut message = Leased::fresh(place, 0, row.get(1)?);
+    unpack_facts(row.get_ref(5)?.as_blob()?, &mut message);
+    message.counters.deliveries = row.get(3)?;
+    message.counters.failures = row.get(4)?;
+    message.history = row.get::<_, Option<Vec<u8>>>(6)?.unwrap_or_default();
+    message.pushed_at = row.get(7)?;
+    message.payload_bytes = row.get(8)?;
+    Ok(Grave {
+        queue: row.get(0)?,
+        stream_key: row.get(2)?,
+        stream: row.get(10)?,
+        reason: row.get(9)?,
+        message,
+    })
 }
 
 /// How much of an error is kept where lists are searched.

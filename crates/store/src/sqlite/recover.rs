@@ -154,6 +154,11 @@ fn restore_lease(
     if holder.is_some_and(|(state, by)| state != 1 || by != Some(claim as i64)) {
         return Ok(false);
     }
+    // What was set aside lies where it lay when it was leased.
+    let mut dead = connection.prepare_cached("SELECT 1 FROM dead WHERE place = ?1").translated()?;
+    if dead.exists([place.0]).translated()? {
+        return Ok(false);
+    }
     let limits = crate::door::Limits::default();
     let tx = Tx { connection, state, now: 0, limits: &limits, open: &mut true };
     let Some((mut lease, _)) = tx.read_live(place)? else { return Ok(false) };

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use rusqlite::Row;
 use sickbay_core::message::Headers;
-use sickbay_core::{Cause, Counters};
+use sickbay_core::Cause;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The immutable part of a message.
@@ -62,20 +62,6 @@ impl MessageRow {
         }
         sum as i64
     }
-}
-
-/// The counters from eight columns beginning at `at`.
-pub(super) fn read_counters(row: &Row<'_>, at: usize) -> rusqlite::Result<Counters> {
-    Ok(Counters {
-        deliveries: row.get(at)?,
-        failures: row.get(at + 1)?,
-        crashes: row.get(at + 2)?,
-        charges: row.get(at + 3)?,
-        releases: row.get(at + 4)?,
-        expiries: row.get(at + 5)?,
-        replays: row.get(at + 6)?,
-        earlier: row.get(at + 7)?,
-    })
 }
 
 /// Headers as bytes: lengths and texts, or nothing if there are none.

@@ -60,23 +60,15 @@ CREATE TABLE waiting (
     place       INTEGER PRIMARY KEY,
     number      INTEGER NOT NULL,
     band        INTEGER NOT NULL,                               -- queue << 4 | (9 - priority)
-    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4), -- 0 due, 1 leased, 2 type held, 3 blocked, 4 suspect
+    state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), -- 0 due, 1 leased, 2 type held, 3 blocked, 4 suspect, 5 due and in memory
     due_at      INTEGER NOT NULL,
     type        INTEGER,
     claim       INTEGER,
-    deliveries  INTEGER NOT NULL DEFAULT 0,
-    failures    INTEGER NOT NULL DEFAULT 0,
-    crashes     INTEGER NOT NULL DEFAULT 0,
-    charges     INTEGER NOT NULL DEFAULT 0,
-    releases    INTEGER NOT NULL DEFAULT 0,
-    expiries    INTEGER NOT NULL DEFAULT 0,
-    replays     INTEGER NOT NULL DEFAULT 0,
-    earlier     INTEGER NOT NULL DEFAULT 0,
-    stages      INTEGER NOT NULL DEFAULT 0,
-    cause       INTEGER,
-    suspect     INTEGER NOT NULL DEFAULT 0,
-    history     INTEGER NOT NULL DEFAULT 0,                     -- rows in attempt
-    first_failed_at INTEGER
+    deliveries  INTEGER NOT NULL,
+    failures    INTEGER NOT NULL,
+    suspect     INTEGER NOT NULL,
+    facts       BLOB NOT NULL,                                  -- the other counters, stages, cause, first failure
+    history     BLOB                                            -- every attempt, packed
 ) STRICT;
 CREATE INDEX waiting_due ON waiting (band, due_at, number) WHERE state = 0;
 CREATE INDEX waiting_held ON waiting (band >> 4, type, due_at) WHERE state = 2;
@@ -132,13 +124,12 @@ CREATE TABLE origin (
     PRIMARY KEY (queue, origin)
 ) STRICT, WITHOUT ROWID;
 
+-- Dead letters. Their messages stay where they lie, behind the cursors: to be set aside moves no payload.
 CREATE TABLE dead (
     no          INTEGER PRIMARY KEY AUTOINCREMENT,
-    number      INTEGER NOT NULL UNIQUE,
+    place       INTEGER NOT NULL UNIQUE,
     queue       INTEGER NOT NULL,
-    priority    INTEGER NOT NULL,
     type        INTEGER,
-    stream      INTEGER,
     stream_key  TEXT,
     set_aside   TEXT    NOT NULL,
     kind        TEXT    NOT NULL,
@@ -147,55 +138,28 @@ CREATE TABLE dead (
     error       TEXT    NOT NULL,
     deliveries  INTEGER NOT NULL,
     failures    INTEGER NOT NULL,
-    crashes     INTEGER NOT NULL,
-    charges     INTEGER NOT NULL,
-    releases    INTEGER NOT NULL,
-    expiries    INTEGER NOT NULL,
-    replays     INTEGER NOT NULL,
-    earlier     INTEGER NOT NULL,
-    stages      INTEGER NOT NULL,
-    history     INTEGER NOT NULL,
-    cause       INTEGER,
+    facts       BLOB    NOT NULL,
+    history     BLOB,
     last_delivery   TEXT,
     pushed_at       INTEGER NOT NULL,
-    deadline_at     INTEGER,
-    first_failed_at INTEGER NOT NULL,
-    last_failed_at  INTEGER NOT NULL,
     quarantined_at  INTEGER NOT NULL,
     discarded_at    INTEGER,
     discarded_why   TEXT,
-    key         TEXT,
-    headers     BLOB,
-    checksum    INTEGER NOT NULL,
-    payload_bytes INTEGER NOT NULL,
-    payload     BLOB NOT NULL
+    payload_bytes   INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX dead_queue ON dead (queue, no) WHERE discarded_at IS NULL;
 CREATE INDEX dead_signature ON dead (signature, no) WHERE discarded_at IS NULL;
-CREATE INDEX dead_reason ON dead (reason, queue, no) WHERE discarded_at IS NULL;
 CREATE INDEX dead_discarded ON dead (queue, discarded_at, no) WHERE discarded_at IS NOT NULL;
 
-CREATE TABLE attempt (
-    message    INTEGER NOT NULL,
-    ordinal    INTEGER NOT NULL,
-    number     INTEGER NOT NULL,
-    started_at INTEGER NOT NULL,
-    ended_at   INTEGER NOT NULL,
-    worker     TEXT    NOT NULL,
-    end        TEXT    NOT NULL,
-    kind       TEXT,
-    reason     TEXT,
-    error      TEXT,     -- the first line; what follows it is in trace, once for all who share it
-    trace      INTEGER,
-    code       TEXT,
-    retry_after_ms INTEGER,
-    schema_path TEXT,
-    signature  INTEGER,
-    ran_us     INTEGER,
-    output     TEXT,
-    PRIMARY KEY (message, ordinal)
+-- How many dead letters of a queue have which reason.
+CREATE TABLE reason_tally (
+    queue  INTEGER NOT NULL,
+    reason TEXT    NOT NULL,
+    dead   INTEGER NOT NULL,
+    PRIMARY KEY (queue, reason)
 ) STRICT, WITHOUT ROWID;
 
+-- What follows the first line of a long error, once for all attempts that share it.
 CREATE TABLE trace (hash INTEGER PRIMARY KEY, uses INTEGER NOT NULL, text TEXT NOT NULL) STRICT;
 
 -- The bytes a message was pushed with, where a replay changed them.

@@ -200,8 +200,8 @@ impl Tx<'_> {
             self.key_done(queue, &key, number)?;
         }
         self.remove_live(message)?;
-        if message.history > 0 || message.counters.replays > 0 {
-            self.drop_history(number)?;
+        if !message.history.is_empty() {
+            self.drop_history(number, &message.history)?;
         }
         let tally = self.queue(queue)?.tally();
         tally.active -= 1;

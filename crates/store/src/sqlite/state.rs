@@ -45,13 +45,15 @@ pub(super) struct Leased {
     pub(super) suspect: bool,
     /// It has a row in `waiting`.
     pub(super) in_waiting: bool,
-    /// How many rows it has in `attempt`.
-    pub(super) history: u32,
+    /// Every attempt, packed.
+    pub(super) history: Vec<u8>,
     /// Its stream and whether it was deferred in it.
     pub(super) stream: Option<(i64, bool)>,
     pub(super) keyed: bool,
     pub(super) type_no: Option<i64>,
     pub(super) first_failed_at: Option<i64>,
+    pub(super) pushed_at: i64,
+    pub(super) payload_bytes: u64,
 }
 
 /// A batch handed out together.
@@ -102,6 +104,9 @@ pub(super) struct Queue {
     pub(super) tally_changed: bool,
     pub(super) bands: [BandState; 10],
     pub(super) gates: HashMap<i64, TypeGate>,
+    /// How many dead letters have which reason, and whether that changed.
+    pub(super) reasons: HashMap<String, i64>,
+    pub(super) reasons_changed: bool,
     /// Suspects that can be claimed: (9 - priority, due_at, number).
     pub(super) suspects: BTreeSet<(i64, i64, u64)>,
 }
@@ -118,6 +123,12 @@ impl Queue {
     pub(super) fn tally(&mut self) -> &mut Tally {
         self.tally_changed = true;
         &mut self.tally
+    }
+
+    /// So many dead letters more or less have this reason.
+    pub(super) fn count_reason(&mut self, reason: &str, change: i64) {
+        *self.reasons.entry(reason.to_owned()).or_default() += change;
+        self.reasons_changed = true;
     }
 
     /// A waiting message will be due at this time.

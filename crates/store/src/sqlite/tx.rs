@@ -96,6 +96,14 @@ impl<'a> Tx<'a> {
                 .translated()?;
             queue.tally_changed = false;
         }
+        for queue in self.state.queues.values_mut().filter(|queue| queue.reasons_changed) {
+            for (reason, dead) in &queue.reasons {
+                let sql = "INSERT OR REPLACE INTO reason_tally VALUES (?1, ?2, ?3)";
+                let mut statement = self.connection.prepare_cached(sql).translated()?;
+                statement.execute(rusqlite::params![queue.no, reason, dead]).translated()?;
+            }
+            queue.reasons_changed = false;
+        }
         if self.state.last_number_changed {
             self.execute("UPDATE mark SET last_number = ?1", [self.state.last_number as i64])?;
             self.state.last_number_changed = false;

@@ -1,23 +1,22 @@
 //! All that is known of one message.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use sickbay_core::id::IdPrefix;
 use sickbay_core::message::Status;
-use sickbay_core::quarantine::{Attempt, AttemptEnd, MessageView};
-use sickbay_core::signature::Signature;
+use sickbay_core::quarantine::{Attempt, MessageView};
 use sickbay_core::{
-    Failure, Key, Message, MessageId, MessageType, Priority, QueueName, Stages, StoreError, StreamKey,
+    Key, Message, MessageId, MessageType, Priority, QueueName, StoreError, StreamKey,
     Timestamp,
 };
 
 use super::failure::Translate;
 use super::overview::journal_numbers;
+use super::pack::{entries, unpack_facts};
 use super::place::Place;
-use super::row::{MESSAGE_COLUMNS, MessageRow, cause_from, unpack_headers};
+use super::row::{MESSAGE_COLUMNS, MessageRow, unpack_headers};
 use super::tx::locate;
 use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
 use super::{list, state::Leased};
@@ -53,6 +52,7 @@ pub(super) fn leased_places(connection: &Connection) -> Result<LeasedPlaces, Sto
     let mut leased = HashMap::new();
     let mut known =
         connection.prepare_cached("SELECT state, claim FROM waiting WHERE place = ?1").translated()?;
+    let mut dead = connection.prepare_cached("SELECT 1 FROM dead WHERE place = ?1").translated()?;
     let mut statement =
         connection.prepare_cached("SELECT no, worker, claimed_at, places FROM claim").translated()?;
     let mut rows = statement.query([]).translated()?;
@@ -62,7 +62,8 @@ pub(super) fn leased_places(connection: &Connection) -> Result<LeasedPlaces, Sto
         for place in journal_numbers(row.get_ref(3).translated()?.as_blob().unwrap_or_default()) {
             let holder: Option<(i64, Option<i64>)> =
                 known.query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?))).optional().translated()?;
-            if holder.is_none_or(|(state, by)| state == 1 && by == Some(claim)) {
+            let held = holder.is_none_or(|(state, by)| state == 1 && by == Some(claim));
+            if held && !dead.exists([place.0]).translated()? {
                 leased.insert(place.number(), (place.0, worker.clone(), since));
             }
         }
@@ -85,22 +86,21 @@ pub(super) fn find(
         .translated()?
         .collect::<rusqlite::Result<_>>()
         .translated()?;
-    let mut found: Option<(MessageId, Option<Place>)> = None;
+    let mut found: Option<(MessageId, Place)> = None;
     for id in prefix.numbers(last as u64) {
         let place = locate(connection, queues.iter().copied(), id.number())?;
-        let mut dead = connection.prepare_cached("SELECT 1 FROM dead WHERE number = ?1").translated()?;
-        if place.is_none() && !dead.exists([id.number() as i64]).translated()? {
-            continue;
-        }
+        let Some(place) = place else { continue };
         if let Some((first, _)) = found {
             return Err(door::ambiguous_prefix(first, id));
         }
         found = Some((id, place));
     }
-    match found {
-        None => Ok(None),
-        Some((id, Some(place))) => live(connection, id, place, now).map(Some),
-        Some((id, None)) => dead(connection, id).map(Some),
+    let Some((id, place)) = found else { return Ok(None) };
+    let mut dead = connection.prepare_cached("SELECT 1 FROM dead WHERE place = ?1").translated()?;
+    if dead.exists([place.0]).translated()? {
+        set_aside(connection, id, place).map(Some)
+    } else {
+        live(connection, id, place, now).map(Some)
     }
 }
 
@@ -142,53 +142,38 @@ fn live(connection: &Connection, id: MessageId, place: Place, now: i64) -> Resul
         worker: holder.map(|(_, worker, _)| worker),
         dead: None,
         last_delivery: None,
-        history: history(connection, id)?,
+        history: history(connection, &known.history)?,
     })
 }
 
 /// A message in quarantine.
-fn dead(connection: &Connection, id: MessageId) -> Result<MessageView, StoreError> {
-    let row = list::read_one(connection, id)?;
-    let sql = "SELECT queue, priority, type, pushed_at, deadline_at, stream, key, headers, checksum, payload, stages,
-               last_delivery, stream_key, cause FROM dead WHERE number = ?1";
-    let mut statement = connection.prepare_cached(sql).translated()?;
-    let (queue, priority, body, stages, last_delivery, (stream_key, cause)) = statement
-        .query_row([id.number() as i64], |row| {
-            let body = MessageRow {
-                place: 0,
-                type_no: row.get(2)?,
-                pushed_at: row.get(3)?,
-                deadline_at: row.get(4)?,
-                stream: row.get(5)?,
-                key: row.get(6)?,
-                headers: row.get(7)?,
-                checksum: row.get(8)?,
-                payload: Bytes::copy_from_slice(row.get_ref(9)?.as_blob()?),
-            };
-            let last: (Option<String>, Option<i64>) = (row.get(12)?, row.get(13)?);
-            Ok((
-                row.get::<_, i64>(0)?,
-                row.get::<_, u8>(1)?,
-                body,
-                row.get::<_, u16>(10)?,
-                row.get(11)?,
-                last,
-            ))
+fn set_aside(connection: &Connection, id: MessageId, place: Place) -> Result<MessageView, StoreError> {
+    let row = list::read_one(connection, place)?;
+    let sql = format!(
+        "SELECT {MESSAGE_COLUMNS}, d.facts, d.history, d.last_delivery, d.stream_key
+         FROM dead d JOIN message m ON m.place = d.place WHERE d.place = ?1"
+    );
+    let mut statement = connection.prepare_cached(&sql).translated()?;
+    let (body, known, last_delivery, stream_key) = statement
+        .query_row([place.0], |row| {
+            let mut known = Leased::fresh(place, 0, None);
+            unpack_facts(row.get_ref(9)?.as_blob()?, &mut known);
+            known.history = row.get::<_, Option<Vec<u8>>>(10)?.unwrap_or_default();
+            Ok((MessageRow::read(row, 0)?, known, row.get(11)?, row.get(12)?))
         })
         .translated()?;
-    let priority = Priority::new(priority).unwrap_or_default();
     Ok(MessageView {
-        message: message(connection, id, queue, priority, &body, stream_key)?,
+        message: message(connection, id, place.queue(), place.priority(), &body, stream_key)?,
         original_payload: original(connection, id)?,
         status: if row.discarded_at.is_some() { Status::Discarded } else { Status::Dead },
         due_at: None,
         counters: row.counters,
-        stages: Stages::from_bits(stages),
-        cause: cause_from(cause),
+        stages: known.stages,
+        cause: known.cause,
         suspect: false,
         worker: None,
         last_delivery,
-        history: history(connection, id)?,
+        history: history(connection, &known.history)?,
         dead: Some(row),
     })
 }
@@ -240,51 +225,16 @@ fn original(connection: &Connection, id: MessageId) -> Result<Option<Bytes>, Sto
     Ok(payload.map(Bytes::from))
 }
 
-fn history(connection: &Connection, id: MessageId) -> Result<Vec<Attempt>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT a.number, a.started_at, a.ended_at, a.worker, a.end, a.kind, a.reason, a.error, t.text, a.code,
-             a.retry_after_ms, a.schema_path, a.signature, a.ran_us, a.output
-             FROM attempt a LEFT JOIN trace t ON t.hash = a.trace WHERE a.message = ?1 ORDER BY a.ordinal",
-        )
-        .translated()?;
-    let rows = statement.query_map([id.number() as i64], read_attempt).translated()?;
-    rows.collect::<rusqlite::Result<_>>().translated()
-}
-
-fn read_attempt(row: &Row<'_>) -> rusqlite::Result<Attempt> {
-    let failure = match (row.get::<_, Option<String>>(5)?, row.get::<_, Option<String>>(6)?) {
-        (Some(kind), Some(reason)) => Some(Failure {
-            kind: kind.parse().unwrap_or(sickbay_core::Kind::Unknown),
-            reason: reason.parse().unwrap_or(sickbay_core::Reason::Unknown),
-            error: row.get::<_, String>(7)? + &row.get::<_, Option<String>>(8)?.unwrap_or_default(),
-            code: row.get(9)?,
-            retry_after: row.get::<_, Option<u64>>(10)?.map(Duration::from_millis),
-            schema_path: row.get(11)?,
-        }),
-        _ => None,
-    };
-    let end: String = row.get(4)?;
-    let ends = [
-        AttemptEnd::Failed,
-        AttemptEnd::Quarantined,
-        AttemptEnd::Crashed,
-        AttemptEnd::LeaseExpired,
-        AttemptEnd::Released,
-        AttemptEnd::Replayed,
-    ];
-    Ok(Attempt {
-        number: row.get(0)?,
-        started_at: Timestamp::from_millis(row.get(1)?),
-        ended_at: Timestamp::from_millis(row.get(2)?),
-        worker: row.get(3)?,
-        end: ends
-            .into_iter()
-            .find(|known| super::attempt::end_word(*known) == end)
-            .unwrap_or(AttemptEnd::Failed),
-        failure,
-        signature: row.get::<_, Option<i64>>(12)?.map(|bits| Signature::from_bits(bits as u64)),
-        ran: row.get::<_, Option<u64>>(13)?.map(Duration::from_micros),
-        output: row.get(14)?,
-    })
+/// The attempts of a packed history, with the traces they share.
+fn history(connection: &Connection, packed: &[u8]) -> Result<Vec<Attempt>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT text FROM trace WHERE hash = ?1").translated()?;
+    let mut attempts = Vec::new();
+    for (mut attempt, trace) in entries(packed) {
+        if let (Some(failure), Some(hash)) = (&mut attempt.failure, trace) {
+            let tail: Option<String> = statement.query_row([hash], |row| row.get(0)).optional().translated()?;
+            failure.error.push_str(&tail.unwrap_or_default());
+        }
+        attempts.push(attempt);
+    }
+    Ok(attempts)
 }

@@ -1,44 +1,39 @@
 //! The rows of messages that are not simply next.
 
 use rusqlite::{OptionalExtension, Row, params};
-use sickbay_core::{Stages, StoreError};
+use sickbay_core::StoreError;
 
 use super::failure::Translate;
+use super::pack::{pack_facts, unpack_facts};
 use super::place::Place;
-use super::row::{cause_code, cause_from, read_counters};
 use super::state::Leased;
 use super::tx::Tx;
 
 /// The columns that [`read_waiting`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str =
-    "w.place, w.due_at, w.type, w.deliveries, w.failures, w.crashes, w.charges, w.releases, w.expiries, w.replays,
-     w.earlier, w.stages, w.cause, w.suspect, w.history, w.first_failed_at, w.state";
+    "w.place, w.due_at, w.type, w.deliveries, w.failures, w.suspect, w.facts, w.history, w.state";
 /// How many they are.
-pub(super) const WAITING_WIDTH: usize = 17;
+pub(super) const WAITING_WIDTH: usize = 9;
 
 /// Reads what is known of a waiting message.
 pub(super) fn read_waiting(row: &Row<'_>) -> rusqlite::Result<Leased> {
-    Ok(Leased {
-        counters: read_counters(row, 3)?,
-        stages: Stages::from_bits(row.get(11)?),
-        cause: cause_from(row.get(12)?),
-        suspect: row.get(13)?,
-        history: row.get(14)?,
-        first_failed_at: row.get(15)?,
-        in_waiting: true,
-        ..Leased::fresh(Place(row.get(0)?), row.get(1)?, row.get(2)?)
-    })
+    let mut message = Leased::fresh(Place(row.get(0)?), row.get(1)?, row.get(2)?);
+    unpack_facts(row.get_ref(6)?.as_blob()?, &mut message);
+    message.counters.deliveries = row.get(3)?;
+    message.counters.failures = row.get(4)?;
+    message.suspect = row.get(5)?;
+    message.history = row.get::<_, Option<Vec<u8>>>(7)?.unwrap_or_default();
+    message.in_waiting = true;
+    Ok(message)
 }
 
 impl Tx<'_> {
     /// Writes the whole row of a message that waits from now on, in this state (0 becomes 4 for a suspect).
     pub(super) fn put_waiting(&mut self, message: &Leased, state: i64) -> Result<(), StoreError> {
         let state = if state == 0 && message.suspect { 4 } else { state };
-        let c = &message.counters;
         self.execute(
-            "INSERT OR REPLACE INTO waiting (place, number, band, state, due_at, type, claim, deliveries, failures,
-             crashes, charges, releases, expiries, replays, earlier, stages, cause, suspect, history, first_failed_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+            "INSERT OR REPLACE INTO waiting (place, number, band, state, due_at, type, claim, deliveries, failures, suspect,
+             facts, history) VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)",
             params![
                 message.place.0,
                 message.place.number() as i64,
@@ -46,19 +41,11 @@ impl Tx<'_> {
                 state,
                 message.due_at,
                 message.type_no,
-                c.deliveries,
-                c.failures,
-                c.crashes,
-                c.charges,
-                c.releases,
-                c.expiries,
-                c.replays,
-                c.earlier,
-                message.stages.bits(),
-                message.cause.map(cause_code),
+                message.counters.deliveries,
+                message.counters.failures,
                 message.suspect,
-                message.history,
-                message.first_failed_at
+                pack_facts(message),
+                (!message.history.is_empty()).then_some(&message.history)
             ],
         )?;
         self.note_candidate(message.place, message.due_at, state)
@@ -106,7 +93,7 @@ impl Tx<'_> {
     /// What is known of a live message that is not leased.
     pub(super) fn read_live(&self, place: Place) -> Result<Option<(Leased, i64)>, StoreError> {
         let mut statement = self.prepare(&format!(
-            "SELECT {WAITING_COLUMNS}, m.type, m.pushed_at, m.stream, m.key IS NOT NULL
+            "SELECT {WAITING_COLUMNS}, m.type, m.pushed_at, m.stream, m.key IS NOT NULL, length(m.payload)
              FROM message m LEFT JOIN waiting w ON w.place = m.place WHERE m.place = ?1"
         ))?;
         let found = statement
@@ -117,7 +104,8 @@ impl Tx<'_> {
                     if waits { read_waiting(row)? } else { Leased::fresh(place, pushed_at, type_no) };
                 message.stream = row.get::<_, Option<i64>>(WAITING_WIDTH + 2)?.map(|stream| (stream, false));
                 message.keyed = row.get(WAITING_WIDTH + 3)?;
-                let state: Option<i64> = row.get(16)?;
+                (message.pushed_at, message.payload_bytes) = (pushed_at, row.get(WAITING_WIDTH + 4)?);
+                let state: Option<i64> = row.get(8)?;
                 Ok((message, state.unwrap_or(0)))
             })
             .optional()

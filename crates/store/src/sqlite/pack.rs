@@ -1,0 +1,273 @@
+//! What is kept about a message beside its row, packed: few bytes, one column, one write.
+
+use std::time::Duration;
+
+use sickbay_core::quarantine::{Attempt, AttemptEnd};
+use sickbay_core::signature::Signature;
+use sickbay_core::{Failure, Kind, Reason, Stages, Timestamp};
+
+use super::row::{cause_code, cause_from};
+use super::state::Leased;
+
+/// The largest history that is kept. What is beyond it loses its oldest attempts but the first.
+const HISTORY_BYTES_MAX: usize = 256 << 10;
+
+/// Writes numbers in as few bytes as they need, and texts with their lengths.
+#[derive(Default)]
+pub(super) struct Packer(pub(super) Vec<u8>);
+
+impl Packer {
+    pub(super) fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.0.push(number as u8 | 0x80);
+            number >>= 7;
+        }
+        self.0.push(number as u8);
+    }
+
+    /// Zero for none, otherwise one more than the number.
+    fn maybe_number(&mut self, number: Option<u64>) {
+        self.number(number.map_or(0, |number| number.saturating_add(1)));
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    fn maybe_text(&mut self, text: Option<&str>) {
+        self.number(u64::from(text.is_some()));
+        if let Some(text) = text {
+            self.text(text);
+        }
+    }
+}
+
+/// Reads what [`Packer`] wrote; `None` where the bytes make no sense.
+pub(super) struct Unpacker<'a>(pub(super) &'a [u8]);
+
+impl<'a> Unpacker<'a> {
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let (mut number, mut shift) = (0u64, 0u32);
+        loop {
+            let (byte, rest) = self.0.split_first()?;
+            self.0 = rest;
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
+
+    fn maybe_number(&mut self) -> Option<Option<u64>> {
+        Some(self.number()?.checked_sub(1))
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn maybe_text(&mut self) -> Option<Option<&'a str>> {
+        if self.number()? == 0 { Some(None) } else { Some(Some(self.text()?)) }
+    }
+}
+
+/// Packs what is counted and known of a message, but for deliveries and failures, which have columns.
+pub(super) fn pack_facts(message: &Leased) -> Vec<u8> {
+    let c = &message.counters;
+    let mut packer = Packer(Vec::with_capacity(24));
+    for number in [c.crashes, c.charges, c.releases, c.expiries, c.replays, c.earlier, u32::from(message.stages.bits())] {
+        packer.number(u64::from(number));
+    }
+    packer.number(message.cause.map_or(0, cause_code) as u64);
+    packer.maybe_number(message.first_failed_at.map(|at| at as u64));
+    packer.0
+}
+
+/// The inverse of [`pack_facts`].
+pub(super) fn unpack_facts(packed: &[u8], message: &mut Leased) {
+    let mut unpacker = Unpacker(packed);
+    let mut next = || unpacker.number().unwrap_or(0);
+    let c = &mut message.counters;
+    for slot in [
+        &mut c.crashes,
+        &mut c.charges,
+        &mut c.releases,
+        &mut c.expiries,
+        &mut c.replays,
+        &mut c.earlier,
+    ] {
+        *slot = next() as u32;
+    }
+    message.stages = Stages::from_bits(next() as u16);
+    message.cause = cause_from(Some(next() as i64));
+    message.first_failed_at = next().checked_sub(1).map(|at| at as i64);
+}
+
+/// One attempt as it is kept: its error may go on in a shared trace.
+pub(super) struct Entry<'a> {
+    pub(super) number: u32,
+    pub(super) started_at: i64,
+    pub(super) ended_at: i64,
+    pub(super) worker: &'a str,
+    pub(super) end: AttemptEnd,
+    pub(super) failure: Option<&'a Failure>,
+    pub(super) error: &'a str,
+    pub(super) trace: Option<i64>,
+    pub(super) signature: Option<Signature>,
+    pub(super) ran: Option<Duration>,
+    pub(super) output: Option<&'a str>,
+}
+
+const ENDS: [AttemptEnd; 6] = [
+    AttemptEnd::Failed,
+    AttemptEnd::Quarantined,
+    AttemptEnd::Crashed,
+    AttemptEnd::LeaseExpired,
+    AttemptEnd::Released,
+    AttemptEnd::Replayed,
+];
+
+/// Adds an attempt to a packed history.
+pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
+    let mut packer = Packer(Vec::with_capacity(64 + entry.error.len()));
+    packer.number(u64::from(entry.number));
+    packer.number(entry.started_at as u64);
+    packer.number(entry.ended_at as u64);
+    packer.text(entry.worker);
+    packer.number(ENDS.iter().position(|end| *end == entry.end).unwrap_or(0) as u64);
+    packer.number(u64::from(entry.failure.is_some()));
+    if let Some(failure) = entry.failure {
+        packer.text(failure.kind.as_str());
+        packer.text(failure.reason.as_str());
+        packer.text(entry.error);
+        packer.maybe_number(entry.trace.map(|trace| trace as u64 >> 1));
+        packer.maybe_text(failure.code.as_deref());
+        packer.maybe_number(failure.retry_after.map(|wait| wait.as_millis() as u64));
+        packer.maybe_text(failure.schema_path.as_deref());
+    }
+    packer.maybe_number(entry.signature.map(|signature| signature.to_bits() >> 1));
+    packer.number(entry.signature.map_or(0, |signature| signature.to_bits() & 1));
+    packer.maybe_number(entry.ran.map(|ran| ran.as_micros() as u64));
+    packer.maybe_text(entry.output);
+    let mut head = Packer::default();
+    head.number(packer.0.len() as u64);
+    history.extend_from_slice(&head.0);
+    history.extend_from_slice(&packer.0);
+    forget_middle(history);
+}
+
+/// Keeps a history from growing without end: the first attempt and the newest ones stay.
+fn forget_middle(history: &mut Vec<u8>) {
+    if history.len() <= HISTORY_BYTES_MAX {
+        return;
+    }
+    let length = |bytes: &[u8]| {
+        let mut unpacker = Unpacker(bytes);
+        let entry = unpacker.number().unwrap_or(0) as usize;
+        (bytes.len() - unpacker.0.len() + entry).min(bytes.len())
+    };
+    let first = length(history);
+    let mut end = first;
+    while end < history.len() && history.len() - (end - first) > HISTORY_BYTES_MAX * 3 / 4 {
+        end += length(&history[end..]).max(1);
+    }
+    history.drain(first..end.min(history.len()));
+}
+
+/// An attempt and the trace that its error goes on in.
+pub(super) type Kept = (Attempt, Option<i64>);
+
+/// The attempts of a packed history, oldest first.
+pub(super) fn entries(history: &[u8]) -> Vec<Kept> {
+    let mut rest = Unpacker(history);
+    let mut kept = Vec::new();
+    while let Some(length) = rest.number() {
+        let Some((entry, after)) = rest.0.split_at_checked(length as usize) else { break };
+        rest.0 = after;
+        kept.extend(read_entry(&mut Unpacker(entry)));
+    }
+    kept
+}
+
+fn read_entry(entry: &mut Unpacker<'_>) -> Option<Kept> {
+    let number = entry.number()? as u32;
+    let started_at = Timestamp::from_millis(entry.number()? as i64);
+    let ended_at = Timestamp::from_millis(entry.number()? as i64);
+    let worker = entry.text()?.to_owned();
+    let end = *ENDS.get(entry.number()? as usize)?;
+    let (mut failure, mut trace) = (None, None);
+    if entry.number()? == 1 {
+        let (kind, reason) = (entry.text()?.parse().unwrap_or(Kind::Unknown), entry.text()?);
+        let error = entry.text()?.to_owned();
+        trace = entry.maybe_number()?.map(|trace| (trace << 1) as i64);
+        failure = Some(Failure {
+            kind,
+            reason: reason.parse().unwrap_or(Reason::Unknown),
+            error,
+            code: entry.maybe_text()?.map(str::to_owned),
+            retry_after: entry.maybe_number()?.map(Duration::from_millis),
+            schema_path: entry.maybe_text()?.map(str::to_owned),
+        });
+    }
+    let (high, low) = (entry.maybe_number()?, entry.number()?);
+    let signature = high.map(|high| Signature::from_bits(high << 1 | low));
+    let ran = entry.maybe_number()?.map(Duration::from_micros);
+    let output = entry.maybe_text()?.map(str::to_owned);
+    Some((Attempt { number, started_at, ended_at, worker, end, failure, signature, ran, output }, trace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(number: u32, failure: Option<&Failure>) -> Entry<'_> {
+        Entry {
+            number,
+            started_at: 1,
+            ended_at: 2,
+            worker: "w",
+            end: AttemptEnd::Failed,
+            failure,
+            error: failure.map_or("", |failure| &failure.error),
+            trace: None,
+            signature: Some(Signature::from_bits(u64::MAX)),
+            ran: Some(Duration::from_micros(7)),
+            output: Some("out"),
+        }
+    }
+
+    #[test]
+    fn a_history_round_trips() {
+        let failure = Failure::transient("no route").code("E1").retry_after(Duration::from_secs(3));
+        let mut history = Vec::new();
+        append(&mut history, &entry(1, Some(&failure)));
+        append(&mut history, &entry(2, None));
+        let kept = entries(&history);
+        assert_eq!(kept.len(), 2);
+        assert_eq!(kept[0].0.failure.as_ref(), Some(&failure));
+        assert_eq!(kept[0].0.signature, Some(Signature::from_bits(u64::MAX)));
+        assert_eq!((kept[1].0.number, kept[1].0.output.as_deref()), (2, Some("out")));
+        for cut in 0..history.len() {
+            assert!(entries(&history[..cut]).len() < 2, "what is cut off is left out");
+        }
+    }
+
+    #[test]
+    fn an_endless_history_keeps_its_beginning_and_its_end() {
+        let failure = Failure::transient("x".repeat(1000));
+        let mut history = Vec::new();
+        for number in 1..=2000 {
+            append(&mut history, &entry(number, Some(&failure)));
+            assert!(history.len() <= HISTORY_BYTES_MAX + 2000);
+        }
+        let kept = entries(&history);
+        assert_eq!(kept.first().map(|kept| kept.0.number), Some(1));
+        assert_eq!(kept.last().map(|kept| kept.0.number), Some(2000));
+        assert!(kept.len() > 100);
+    }
+}
