@@ -94,8 +94,8 @@ impl Config {
         Loaded::parse(path, text, variable).map(|loaded| loaded.config)
     }
 
-    /// The same configuration as a file, with every setting that differs from its default and every
-    /// path in full. Values from the environment are named, not shown.
+    /// The same configuration as a file, with every setting and every path in full. Values from the
+    /// environment are named, not shown.
     pub fn to_toml(&self) -> String {
         print::to_toml(self)
     }

@@ -10,7 +10,7 @@ use super::failure::Translate;
 use super::keys::KeyCheck;
 use super::place::{Band, Place};
 use super::row::{MESSAGE_COLUMNS, MessageRow};
-use super::state::Leased;
+use super::state::{Leased, Taken};
 use super::tx::Tx;
 use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
 
@@ -18,12 +18,6 @@ use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
 const SKIPS_MAX: u32 = 1000;
 /// How long a message waits whose key is busy.
 const KEY_BUSY_MS: i64 = 1000;
-
-/// A message that is about to be handed out.
-pub(super) struct Taken {
-    pub(super) lease: Leased,
-    pub(super) row: MessageRow,
-}
 
 /// What a claim has gathered.
 #[derive(Default)]
@@ -90,7 +84,7 @@ impl Tx<'_> {
                     self.set_waiting_state(place, 2)?;
                 } else if let Some(stream) = stream.filter(|s| self.state.leased_streams.contains_key(s)) {
                     self.demote(stream, place, due_at)?;
-                    self.forget_suspect(place, due_at)?;
+                    self.forget_candidate(place, due_at)?;
                 } else {
                     return Ok(true);
                 }
@@ -132,7 +126,7 @@ impl Tx<'_> {
 
     fn gather_suspect(&mut self, queue_no: i64, gathered: &mut Gathered) -> Result<bool, StoreError> {
         let Some((place, due_at)) = self.first_suspect(queue_no)? else { return Ok(false) };
-        self.forget_suspect(place, due_at)?;
+        self.forget_candidate(place, due_at)?;
         let candidate = self.read_candidate(place)?;
         self.take_waiting(candidate, gathered)?;
         Ok(!gathered.taken.is_empty())
@@ -160,22 +154,25 @@ impl Tx<'_> {
                 Vec::new()
             };
             // Waiting messages are read only if one of them could be due before the last fresh one.
-            let all_before = fresh.len() == wanted && fresh[wanted - 1].pushed_at < position.next_due;
-            let due = if position.next_due <= self.now && !all_before {
-                self.due_rows(band, wanted)?
-            } else {
-                Vec::new()
-            };
-            let short = due.len() < wanted && fresh.len() < wanted;
-            if due.is_empty() && position.next_due <= self.now && !all_before {
+            let ready_due = self.queue(queue_no)?.first_ready(index);
+            let last = (fresh.len() == wanted).then(|| fresh[wanted - 1].pushed_at);
+            let now = self.now;
+            let before = |due: i64| due <= now && last.is_none_or(|last| last >= due);
+            let mut due = if before(position.next_due) { self.due_rows(band, wanted)? } else { Vec::new() };
+            if due.is_empty() && before(position.next_due) {
                 self.renew_hint(queue_no, index, band)?;
             }
+            let mut more_due = due.len() == wanted;
+            if before(ready_due) {
+                more_due |= self.add_ready(queue_no, index, wanted, &mut due)?;
+            }
+            let short = due.len() < wanted && fresh.len() < wanted;
             if due.is_empty() && fresh.is_empty() {
                 // What lay there was taken out by hand.
                 self.queue(queue_no)?.bands[index].cursor = position.last;
                 return Ok(());
             }
-            self.merge(Candidates { wanted, due, fresh }, max, run_max, gathered)?;
+            self.merge(Candidates { more_due, more_fresh: last.is_some(), due, fresh }, max, run_max, gathered)?;
             if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
                 return Ok(());
             }
@@ -189,6 +186,27 @@ impl Tx<'_> {
         }
     }
 
+    /// Adds the messages kept in memory to those read from the index, in order, as far as both are known.
+    /// True if there may be more.
+    fn add_ready(
+        &mut self,
+        queue_no: i64,
+        index: usize,
+        wanted: usize,
+        due: &mut Vec<Taken>,
+    ) -> Result<bool, StoreError> {
+        let ready = self.queue(queue_no)?.take_ready(index, wanted);
+        let full = |list: &[Taken]| (list.len() == wanted).then(|| list.last().map(order)).flatten();
+        let known_until = [full(due), full(&ready)].into_iter().flatten().min();
+        due.extend(ready);
+        due.sort_by_key(order);
+        if let Some(until) = known_until {
+            let rest = due.split_off(due.partition_point(|taken| order(taken) <= until));
+            self.keep_ready(rest.into_iter())?;
+        }
+        Ok(known_until.is_some())
+    }
+
     /// Takes candidates in the order of their times and numbers.
     fn merge(
         &mut self,
@@ -198,8 +216,7 @@ impl Tx<'_> {
         gathered: &mut Gathered,
     ) -> Result<(), StoreError> {
         // A full list may go on: when it is used up, both are read again.
-        let (more_due, more_fresh) =
-            (candidates.due.len() == candidates.wanted, candidates.fresh.len() == candidates.wanted);
+        let Candidates { more_due, more_fresh, .. } = candidates;
         let mut due = candidates.due.into_iter().peekable();
         let mut fresh = candidates.fresh.into_iter().peekable();
         while gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
@@ -209,9 +226,7 @@ impl Tx<'_> {
                 (None, Some(_)) if more_due => break,
                 (Some(_), None) => true,
                 (None, Some(_)) => false,
-                (Some(w), Some(f)) => {
-                    (w.lease.due_at, w.lease.place.number()) < (f.pushed_at, Place(f.place).number())
-                }
+                (Some(w), Some(f)) => order(w) < (f.pushed_at, Place(f.place).number()),
             };
             let before = gathered.taken.len();
             if waiting_first {
@@ -226,6 +241,15 @@ impl Tx<'_> {
                 self.take_fresh(row, gathered)?;
             }
             gathered.skips += u32::from(gathered.taken.len() == before);
+        }
+        self.keep_ready(due)
+    }
+
+    /// What was not needed of the messages kept in memory goes back there.
+    fn keep_ready(&mut self, rest: impl Iterator<Item = Taken>) -> Result<(), StoreError> {
+        for taken in rest.filter(|taken| taken.lease.in_memory) {
+            let (place, due_at) = (taken.lease.place, taken.lease.due_at);
+            self.queue(place.queue())?.ready.insert((place.band().0 & 15, due_at, place.number()), taken);
         }
         Ok(())
     }
@@ -382,6 +406,7 @@ impl Tx<'_> {
     /// Counts the delivery of a message that has a row in `waiting`.
     fn lease_waiting(&mut self, lease: &mut Leased) -> Result<(), StoreError> {
         lease.counters.deliveries += 1;
+        lease.in_memory = false;
         if lease.in_waiting {
             self.execute(
                 "UPDATE waiting SET state = 1, deliveries = deliveries + 1, claim = ?2 WHERE place = ?1",
@@ -436,12 +461,21 @@ impl Tx<'_> {
     }
 }
 
+/// When a waiting message takes its turn.
+fn order(taken: &Taken) -> (i64, u64) {
+    (taken.lease.due_at, taken.lease.place.number())
+}
+
 struct Candidates {
-    wanted: usize,
+    /// There may be more than were read.
+    more_due: bool,
+    more_fresh: bool,
     due: Vec<Taken>,
     fresh: Vec<MessageRow>,
 }
 
-fn read_taken(row: &rusqlite::Row<'_>) -> rusqlite::Result<Taken> {
-    Ok(Taken { lease: read_waiting(row)?, row: MessageRow::read(row, WAITING_WIDTH)? })
+pub(super) fn read_taken(row: &rusqlite::Row<'_>) -> rusqlite::Result<Taken> {
+    let mut lease = read_waiting(row)?;
+    lease.in_memory = row.get::<_, i64>(WAITING_WIDTH - 1)? == 5;
+    Ok(Taken { lease, row: MessageRow::read(row, WAITING_WIDTH)? })
 }

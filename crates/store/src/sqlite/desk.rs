@@ -56,6 +56,7 @@ impl Tx<'_> {
             gates: Default::default(),
             reasons: Default::default(),
             reasons_changed: false,
+            ready: Default::default(),
             suspects: BTreeSet::new(),
         };
         self.state.queues.insert(no, queue);
@@ -172,8 +173,8 @@ impl Tx<'_> {
     /// the middle leaves nothing that a cursor could miss.
     fn take_waiting_out(&mut self, place: Place) -> Result<Option<(super::state::Leased, i64)>, StoreError> {
         let found = self.read_live(place)?;
-        if let Some((message, 4)) = &found {
-            self.forget_suspect(place, message.due_at)?;
+        if let Some((message, _)) = &found {
+            self.forget_candidate(place, message.due_at)?;
         }
         Ok(found)
     }

@@ -7,11 +7,10 @@ use rusqlite::params;
 use sickbay_core::port::Claim;
 use sickbay_core::{Delivery, Key, Lease, LeaseToken, Message, StoreError, StreamKey, Timestamp};
 
-use super::claim::Taken;
 use super::failure::Translate;
 use super::place::pack;
 use super::row::unpack_headers;
-use super::state::ClaimInfo;
+use super::state::{ClaimInfo, Taken};
 use super::tx::Tx;
 
 impl Tx<'_> {
@@ -50,6 +49,7 @@ impl Tx<'_> {
             one.lease.claim = number;
             one.lease.until = until;
             deliveries.push(self.delivery(claim, until, &one, &mut streams)?);
+            one.lease.row = Some(Box::new(one.row));
             self.state.leases.insert(one.lease.place.number(), one.lease);
         }
         Ok(deliveries)

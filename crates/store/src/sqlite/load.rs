@@ -7,9 +7,12 @@ use rusqlite::Connection;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{ErrorKind, MessageType, QueueName, QueuePolicy, StoreError};
 
+use super::claim::read_taken;
 use super::failure::Translate;
 use super::place::Band;
+use super::row::MESSAGE_COLUMNS;
 use super::state::{BandState, Queue, State, Tally};
+use super::waiting::WAITING_COLUMNS;
 
 /// Reads everything but the leases.
 pub(super) fn load(connection: &Connection) -> Result<State, StoreError> {
@@ -25,6 +28,7 @@ pub(super) fn load(connection: &Connection) -> Result<State, StoreError> {
     load_queues(connection, &mut state)?;
     load_gates(connection, &mut state)?;
     load_suspects(connection, &mut state)?;
+    load_ready(connection, &mut state)?;
     Ok(state)
 }
 
@@ -97,6 +101,7 @@ fn load_queues(connection: &Connection, state: &mut State) -> Result<(), StoreEr
             gates: HashMap::new(),
             reasons: load_reasons(connection, no)?,
             reasons_changed: false,
+            ready: Default::default(),
             suspects: Default::default(),
         };
         state.queue_by_name.insert(name, no);
@@ -180,6 +185,23 @@ fn load_suspects(connection: &Connection, state: &mut State) -> Result<(), Store
             (row.get(0).translated()?, row.get(1).translated()?, row.get(2).translated()?);
         if let Some(queue) = state.queue(band >> 4) {
             queue.suspects.insert((band & 15, due_at, number as u64));
+        }
+    }
+    Ok(())
+}
+
+/// Messages that were kept in memory to be tried again.
+fn load_ready(connection: &Connection, state: &mut State) -> Result<(), StoreError> {
+    let sql = format!(
+        "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS} FROM waiting w JOIN message m ON m.place = w.place WHERE w.state = 5"
+    );
+    let mut statement = connection.prepare(&sql).translated()?;
+    let rows = statement.query_map([], read_taken).translated()?;
+    for taken in rows {
+        let taken = taken.translated()?;
+        let (place, due_at) = (taken.lease.place, taken.lease.due_at);
+        if let Some(queue) = state.queue(place.queue()) {
+            queue.ready.insert((place.band().0 & 15, due_at, place.number()), taken);
         }
     }
     Ok(())

@@ -230,6 +230,7 @@ impl Leased {
             cause: None,
             suspect: false,
             in_waiting: false,
+            in_memory: false,
             history: Vec::new(),
             stream: None,
             keyed: false,
@@ -237,6 +238,7 @@ impl Leased {
             first_failed_at: None,
             pushed_at: due_at,
             payload_bytes: 0,
+            row: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! grows with the backlog.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use sickbay_core::stats::TypeGate;
 use sickbay_core::{Cause, Counters, MessageType, QueueName, QueuePolicy, Stages};
 
 use super::place::{Band, Place};
+use super::row::MessageRow;
 
 /// Message numbers are consecutive, which makes the cheapest hash a good one.
 #[derive(Default)]
@@ -45,6 +46,8 @@ pub(super) struct Leased {
     pub(super) suspect: bool,
     /// It has a row in `waiting`.
     pub(super) in_waiting: bool,
+    /// It waits among those kept in memory.
+    pub(super) in_memory: bool,
     /// Every attempt, packed.
     pub(super) history: Vec<u8>,
     /// Its stream and whether it was deferred in it.
@@ -54,6 +57,15 @@ pub(super) struct Leased {
     pub(super) first_failed_at: Option<i64>,
     pub(super) pushed_at: i64,
     pub(super) payload_bytes: u64,
+    /// The message itself, while it is in hand: a retry that is due at once needs no second look.
+    pub(super) row: Option<Box<MessageRow>>,
+}
+
+/// A message that is about to be handed out.
+#[derive(Clone, Debug)]
+pub(super) struct Taken {
+    pub(super) lease: Leased,
+    pub(super) row: MessageRow,
 }
 
 /// A batch handed out together.
@@ -107,6 +119,8 @@ pub(super) struct Queue {
     /// How many dead letters have which reason, and whether that changed.
     pub(super) reasons: HashMap<String, i64>,
     pub(super) reasons_changed: bool,
+    /// Messages that came back and are due, by (9 - priority, due_at, number): the first to be tried again.
+    pub(super) ready: BTreeMap<(i64, i64, u64), Taken>,
     /// Suspects that can be claimed: (9 - priority, due_at, number).
     pub(super) suspects: BTreeSet<(i64, i64, u64)>,
 }
@@ -129,6 +143,21 @@ impl Queue {
     pub(super) fn count_reason(&mut self, reason: &str, change: i64) {
         *self.reasons.entry(reason.to_owned()).or_default() += change;
         self.reasons_changed = true;
+    }
+
+    /// When the first message of a band that is kept in memory is due.
+    pub(super) fn first_ready(&self, index: usize) -> i64 {
+        let band = index as i64;
+        let first = self.ready.range((band, i64::MIN, 0)..(band + 1, i64::MIN, 0)).next();
+        first.map_or(i64::MAX, |((_, due_at, _), _)| *due_at)
+    }
+
+    /// Takes messages of a band that are kept in memory, the first due first.
+    pub(super) fn take_ready(&mut self, index: usize, count: usize) -> Vec<Taken> {
+        let band = index as i64;
+        let range = self.ready.range((band, i64::MIN, 0)..(band + 1, i64::MIN, 0));
+        let keys: Vec<_> = range.take(count).map(|(key, _)| *key).collect();
+        keys.iter().filter_map(|key| self.ready.remove(key)).collect()
     }
 
     /// A waiting message will be due at this time.

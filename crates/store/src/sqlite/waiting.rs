@@ -6,8 +6,11 @@ use sickbay_core::StoreError;
 use super::failure::Translate;
 use super::pack::{pack_facts, unpack_facts};
 use super::place::Place;
-use super::state::Leased;
+use super::state::{Leased, Taken};
 use super::tx::Tx;
+
+/// How many messages of a queue that are due again are kept in memory.
+const READY_MAX: usize = 4096;
 
 /// The columns that [`read_waiting`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str =
@@ -30,7 +33,11 @@ pub(super) fn read_waiting(row: &Row<'_>) -> rusqlite::Result<Leased> {
 impl Tx<'_> {
     /// Writes the whole row of a message that waits from now on, in this state (0 becomes 4 for a suspect).
     pub(super) fn put_waiting(&mut self, message: &Leased, state: i64) -> Result<(), StoreError> {
-        let state = if state == 0 && message.suspect { 4 } else { state };
+        let state = match state {
+            0 if message.suspect => 4,
+            0 if self.fits_in_memory(message)? => 5,
+            _ => state,
+        };
         self.execute(
             "INSERT OR REPLACE INTO waiting (place, number, band, state, due_at, type, claim, deliveries, failures, suspect,
              facts, history) VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)",
@@ -48,7 +55,20 @@ impl Tx<'_> {
                 (!message.history.is_empty()).then_some(&message.history)
             ],
         )?;
+        if state == 5
+            && let Some(row) = message.row.as_deref()
+        {
+            let taken = Taken { lease: Leased { in_waiting: true, in_memory: true, row: None, ..message.clone() }, row: row.clone() };
+            let key = (message.place.band().0 & 15, message.due_at, message.place.number());
+            self.queue(message.place.queue())?.ready.insert(key, taken);
+        }
         self.note_candidate(message.place, message.due_at, state)
+    }
+
+    /// True if a message that comes back is due now, stands in no stream, and there is room for it.
+    fn fits_in_memory(&mut self, message: &Leased) -> Result<bool, StoreError> {
+        let due = message.due_at <= self.now && message.stream.is_none() && message.row.is_some();
+        Ok(due && self.queue(message.place.queue())?.ready.len() < READY_MAX)
     }
 
     /// Remembers what can be claimed, and from when.
@@ -71,13 +91,17 @@ impl Tx<'_> {
             .translated()?;
         let Some(due_at) = due_at else { return Ok(()) };
         if state != 4 {
-            self.forget_suspect(place, due_at)?;
+            self.forget_candidate(place, due_at)?;
         }
         self.note_candidate(place, due_at, state)
     }
 
-    pub(super) fn forget_suspect(&mut self, place: Place, due_at: i64) -> Result<(), StoreError> {
-        self.queue(place.queue())?.suspects.remove(&(place.band().0 & 15, due_at, place.number()));
+    /// A message is no longer among the suspects or among those kept in memory.
+    pub(super) fn forget_candidate(&mut self, place: Place, due_at: i64) -> Result<(), StoreError> {
+        let key = (place.band().0 & 15, due_at, place.number());
+        let queue = self.queue(place.queue())?;
+        queue.suspects.remove(&key);
+        queue.ready.remove(&key);
         Ok(())
     }
 
@@ -85,7 +109,7 @@ impl Tx<'_> {
     pub(super) fn drop_waiting(&mut self, message: &Leased) -> Result<(), StoreError> {
         if message.in_waiting {
             self.execute("DELETE FROM waiting WHERE place = ?1", [message.place.0])?;
-            self.forget_suspect(message.place, message.due_at)?;
+            self.forget_candidate(message.place, message.due_at)?;
         }
         Ok(())
     }

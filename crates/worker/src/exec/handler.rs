@@ -56,7 +56,7 @@ impl ExecHandler {
         let cancelled = run.ctx.clone();
         tokio::select! {
             biased;
-            answer = run.to_its_end() => answer,
+            answer = run.finish() => answer,
             () = cancelled.cancelled() => Answer::Verdict(Verdict::Defer(Duration::ZERO)),
             () = self.timer.sleep_until(late_at) => {
                 let text = "the program ran longer than its time budget";
@@ -80,7 +80,7 @@ struct Run {
 }
 
 impl Run {
-    async fn to_its_end(&mut self) -> Answer {
+    async fn finish(&mut self) -> Answer {
         let Some(process) = &mut self.process else { return Answer::done() };
         let status = process.run(self.ctx.payload().clone()).await;
         let answer = match status {

@@ -121,7 +121,7 @@ impl Desk {
     }
 
     fn unkept(&mut self) -> Vec<usize> {
-        let wants = |seat: &Seat| !seat.kept && !(seat.inbox.is_empty() && seat.alone.is_empty());
+        let wants = |seat: &Seat| !seat.kept && seat.has_work();
         let unkept: Vec<usize> = (0..self.seats.len()).filter(|seat| wants(&self.seats[*seat])).collect();
         for seat in &unkept {
             self.seats[*seat].kept = true;
@@ -138,8 +138,7 @@ impl Desk {
     }
 
     pub(super) fn has_work(&self, seat: usize) -> bool {
-        let seat = &self.seats[seat];
-        !(seat.inbox.is_empty() && seat.alone.is_empty())
+        self.seats[seat].has_work()
     }
 
     /// What goes to a program next, given how many it has in hand: its inbox, or one that must be alone
@@ -243,6 +242,11 @@ impl Seat {
         self.ids.len()
     }
 
+    fn has_work(&self) -> bool {
+        !self.inbox.is_empty() || !self.alone.is_empty()
+    }
+
+    /// The less, the sooner it can run a message alone.
     fn burden(&self) -> (bool, usize, usize) {
         (self.down, self.alone.len() + usize::from(self.alone_now), self.load())
     }

@@ -237,13 +237,13 @@ impl<'a> Life<'a> {
     }
 
     /// Sees to what the program had in hand. Only a message that was alone in it is charged.
-    pub(super) fn bury(self, ending: Ending) {
+    pub(super) fn bury(self, ending: &Ending) {
         let Self { pool, seat, process, out, in_hand, .. } = self;
         let mut held: Vec<Held> = in_hand.into_values().collect();
         held.sort_unstable_by_key(|held| held.job.ticket);
         let (reached, unseen): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|held| out.reached(held.from));
-        let how = describe_ending(&ending);
-        let alone = match &ending {
+        let how = describe_ending(ending);
+        let alone = match ending {
             Ending::Overdue => reached.len() == 1 && reached.iter().all(|held| !held.shared),
             Ending::Closed | Ending::Died(_) | Ending::Broken(_) => reached.len() == 1,
         };
@@ -251,12 +251,12 @@ impl<'a> Life<'a> {
         let failures: Vec<(Job, Answer)> = charged
             .into_iter()
             .map(|held| {
-                let answer = charge(&ending, &how, process.stderr.tail().since(held.mark));
+                let answer = charge(ending, &how, process.stderr.tail().since(held.mark));
                 (held.job, answer)
             })
             .collect();
         // The desk is told before anyone else: a message may be back before this function ends.
-        let given_back = bookkeeping(pool, seat, &ending, how, &failures, suspects, unseen);
+        let given_back = bookkeeping(pool, seat, ending, how, &failures, suspects, unseen);
         failures.into_iter().for_each(|(job, answer)| job.answer(answer));
         given_back.into_iter().for_each(Job::give_back);
         let timer = Arc::clone(&pool.timer);

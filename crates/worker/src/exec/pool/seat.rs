@@ -33,7 +33,7 @@ pub(super) async fn keep(shared: Arc<Shared>, seat: usize) {
         let mut life = Life::begin(&shared, seat, process, Arc::clone(&wake));
         let ending = life.live().await;
         fruitless = if life.has_answered() { 0 } else { fruitless.saturating_add(1) };
-        life.bury(ending);
+        life.bury(&ending);
         rest(&shared, &wake, fruitless).await;
         shared.act(|desk| desk.is_up(seat));
     }

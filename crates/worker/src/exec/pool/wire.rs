@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use sickbay_core::classify::RawError;
 use sickbay_core::text::first_line;
 use sickbay_core::verdict::Failed;
-use sickbay_core::{Cause, Failure, Kind, LeaseToken, MessageId, Reason, Timestamp, Verdict};
+use sickbay_core::{
+    Cause, Failure, Key, Kind, LeaseToken, MessageId, MessageType, Reason, StreamKey, Timestamp, Verdict,
+};
 
 use crate::answer::Answer;
 use crate::context::Context;
@@ -75,9 +77,9 @@ pub(super) fn write_line(ctx: &Context, line: &mut Vec<u8>) {
     let request = Request {
         id: message.id,
         queue: message.queue.as_str(),
-        message_type: message.message_type.as_ref().map(|name| name.as_str()),
-        stream: message.stream.as_ref().map(|name| name.as_str()),
-        key: message.key.as_ref().map(|name| name.as_str()),
+        message_type: message.message_type.as_ref().map(MessageType::as_str),
+        stream: message.stream.as_ref().map(StreamKey::as_str),
+        key: message.key.as_ref().map(Key::as_str),
         attempt: ctx.attempt(),
         failures: ctx.counters().failures,
         last_attempt: ctx.is_last_attempt(),
