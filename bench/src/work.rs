@@ -84,7 +84,7 @@ pub(crate) async fn latency(folder: &Path, time: Duration) -> Result<(f64, f64)>
     Ok((at(0.5), at(0.99)))
 }
 
-/// Seconds to settle `count` messages of which every tenth fails three times, or none does.
+/// Seconds to push `count` messages and settle them, of which every tenth fails three times, or none does.
 pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Result<f64> {
     let policy = QueuePolicy::with_retry(RetryPolicy::cooldown(3, Duration::ZERO));
     let store = store(folder, &format!("failures-{poison}.db"), policy).await?;
@@ -94,6 +94,7 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Res
             if poison && n % 10 == 0 { message.header("poison", "yes") } else { message }
         })
         .collect();
+    let begin = Instant::now();
     for part in messages.chunks(1000) {
         store.push(part.to_vec()).await?;
     }
@@ -112,7 +113,6 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Res
             }
         }
     };
-    let begin = Instant::now();
     let running = worker(&store, handler)?.concurrency(512).prefetch(1024).start();
     drained(&store, count, &done).await?;
     let seconds = begin.elapsed().as_secs_f64();

@@ -11,6 +11,15 @@ pub fn clean_error(text: &str) -> String {
     clean(text, ERROR_BYTES_MAX, 0)
 }
 
+/// The same without a copy where nothing is to be cleaned.
+pub fn cleaned_error(text: &str) -> std::borrow::Cow<'_, str> {
+    let plain = |byte: &u8| (0x20..0x7f).contains(byte) || *byte == b'\n' || *byte == b'\t';
+    if text.len() + 10 <= ERROR_BYTES_MAX && text.as_bytes().iter().all(plain) {
+        return text.into();
+    }
+    clean_error(text).into()
+}
+
 /// The same from raw bytes; what is not UTF-8 becomes U+FFFD.
 pub fn clean_error_bytes(bytes: &[u8]) -> String {
     let (seen, unseen) = bytes.split_at(bytes.len().min(ERROR_BYTES_MAX));

@@ -83,7 +83,8 @@ impl Api {
             && !exchanged.deliveries.is_empty()
             && self.presence().is_gone(process)
         {
-            let given_back = exchanged.deliveries.iter().map(|delivery| Settlement::release(delivery.token()));
+            let given_back =
+                exchanged.deliveries.iter().map(|delivery| Settlement::release(delivery.token()));
             self.store().exchange(Exchange::settle(given_back.collect())).await?;
             return Ok(Exchanged { settled: exchanged.settled, deliveries: Vec::new() });
         }

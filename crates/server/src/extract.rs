@@ -52,7 +52,8 @@ pub(crate) fn said(error: &serde_json::Error) -> String {
 /// The body, unless it is too large; one that says so itself is refused before it is read.
 async fn whole_body(request: Request) -> Result<Bytes, Problem> {
     let bytes_max = request.extensions().get::<Marks>().map_or(BODY_BYTES_MAX, |marks| marks.body_bytes_max);
-    let length = request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let length =
+        request.headers().get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > bytes_max as u64) {
         return Err(too_large(bytes_max));
     }

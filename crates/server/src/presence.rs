@@ -90,7 +90,8 @@ impl State {
 pub(crate) struct Visiting {
     line: Option<Bytes>,
     over: Pin<Box<dyn Future<Output = ()> + Send>>,
-    guard: Guard,
+    /// Dropped with the answer.
+    _guard: Guard,
 }
 
 impl Visiting {
@@ -108,7 +109,7 @@ impl Visiting {
             }
         });
         let guard = Guard { api: api.clone(), visit, handle: Handle::try_current().ok() };
-        Self { line: Some(line.into()), over, guard }
+        Self { line: Some(line.into()), over, _guard: guard }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sickbay_core::decide::{Decision, Outcome, decide};
 use sickbay_core::gate::gate;
-use sickbay_core::signature::{Grouping, Signature, Subject};
+use sickbay_core::signature::{Signature, Subject};
 use sickbay_core::text::clean_error;
 use sickbay_core::verdict::{Effect, Failed};
 use sickbay_core::{Failure, Kind, MessageType, Settlement, Stages, Timestamp, Verdict};
@@ -147,7 +147,7 @@ fn failure_of(decision: &Decision) -> Option<&Failure> {
 
 fn sign(rules: &Rules, held: &Held, failure: &Failure) -> Signature {
     let message = &held.delivery.message;
-    Grouping::new(&rules.policy.grouping).signature(&Subject {
+    rules.sign(&Subject {
         queue: message.queue.as_str(),
         message_type: message.message_type.as_ref().map(MessageType::as_str),
         reason: failure.reason.as_str(),

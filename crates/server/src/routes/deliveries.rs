@@ -50,7 +50,11 @@ pub(super) async fn receive(
 }
 
 /// Those that passed the gate, and settlements for those that did not.
-fn sort(policy: &QueuePolicy, deliveries: Vec<Delivery>, lease: Duration) -> (Vec<Delivery>, Vec<Settlement>) {
+fn sort(
+    policy: &QueuePolicy,
+    deliveries: Vec<Delivery>,
+    lease: Duration,
+) -> (Vec<Delivery>, Vec<Settlement>) {
     let (mut passed, mut refused) = (Vec::new(), Vec::new());
     for delivery in deliveries {
         // The lease tells the time by the store's clock.
@@ -77,7 +81,10 @@ fn process_of(worker: &WorkerName) -> ProcessId {
     ProcessId(hasher.finish() >> 1)
 }
 
-pub(super) async fn extend(State(api): State<Api>, Json(extend): Json<Extend>) -> Result<Answer<Extended>, Problem> {
+pub(super) async fn extend(
+    State(api): State<Api>,
+    Json(extend): Json<Extend>,
+) -> Result<Answer<Extended>, Problem> {
     check_batch(extend.tokens.len(), "tokens")?;
     let tokens = extend.tokens.into_iter().map(Into::into).collect();
     let lost = api.store().renew(Renewal { tokens, lease: extend.lease.into() }).await?;

@@ -11,15 +11,15 @@ use super::check_batch;
 use crate::api::Api;
 use crate::extract::{Answer, Json, Query};
 use crate::presence::Visiting;
+use crate::wire::Problem;
 use crate::wire::act::{Act, Outcomes};
 use crate::wire::delivery::{Extend, Extended};
 use crate::wire::exchange::{
-    Adopt, Adoption, AskDone, AskPolicy, Count, Died, Exchange, Exchanged, IsDone, PolicyInForce, Purge, SetGate,
-    Visit,
+    Adopt, Adoption, AskDone, AskPolicy, Count, Died, Exchange, Exchanged, IsDone, PolicyInForce, Purge,
+    SetGate, Visit,
 };
 use crate::wire::message::PushAnswer;
 use crate::wire::queue::Done;
-use crate::wire::Problem;
 
 pub(super) async fn exchange(
     State(api): State<Api>,
@@ -31,13 +31,19 @@ pub(super) async fn exchange(
     Ok(Answer(api.exchange(exchange).await?.into()))
 }
 
-pub(super) async fn renew(State(api): State<Api>, Json(extend): Json<Extend>) -> Result<Answer<Extended>, Problem> {
+pub(super) async fn renew(
+    State(api): State<Api>,
+    Json(extend): Json<Extend>,
+) -> Result<Answer<Extended>, Problem> {
     let tokens = extend.tokens.into_iter().map(Into::into).collect();
     let lost = api.store().renew(Renewal { tokens, lease: extend.lease.into() }).await?;
     Ok(Answer(Extended { lost: lost.into_iter().map(Into::into).collect() }))
 }
 
-pub(super) async fn process_died(State(api): State<Api>, Json(died): Json<Died>) -> Result<Answer<Count>, Problem> {
+pub(super) async fn process_died(
+    State(api): State<Api>,
+    Json(died): Json<Died>,
+) -> Result<Answer<Count>, Problem> {
     let count = api.store().process_died(ProcessId(died.process), died.evidence).await?;
     Ok(Answer(Count { count }))
 }
@@ -57,7 +63,10 @@ pub(super) async fn policy(
     Ok(Answer(PolicyInForce { tag, policy }))
 }
 
-pub(super) async fn adopt(State(api): State<Api>, Json(adopt): Json<Adopt>) -> Result<Answer<PushAnswer>, Problem> {
+pub(super) async fn adopt(
+    State(api): State<Api>,
+    Json(adopt): Json<Adopt>,
+) -> Result<Answer<PushAnswer>, Problem> {
     check_batch(adopt.adoptions.len(), "adoptions")?;
     let adoptions = adopt.adoptions.into_iter().map(Adoption::into_core).collect::<Result<_, _>>();
     let adoptions = adoptions.map_err(|error| Problem::unreadable(error.to_string()))?;
@@ -65,12 +74,18 @@ pub(super) async fn adopt(State(api): State<Api>, Json(adopt): Json<Adopt>) -> R
     Ok(Answer(PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
 }
 
-pub(super) async fn set_gate(State(api): State<Api>, Json(set): Json<SetGate>) -> Result<Answer<Done>, Problem> {
+pub(super) async fn set_gate(
+    State(api): State<Api>,
+    Json(set): Json<SetGate>,
+) -> Result<Answer<Done>, Problem> {
     api.store().set_type_gate(&set.queue, &set.message_type, set.gate).await?;
     Ok(Answer(Done {}))
 }
 
-pub(super) async fn is_done(State(api): State<Api>, Json(ask): Json<AskDone>) -> Result<Answer<IsDone>, Problem> {
+pub(super) async fn is_done(
+    State(api): State<Api>,
+    Json(ask): Json<AskDone>,
+) -> Result<Answer<IsDone>, Problem> {
     Ok(Answer(IsDone { done: api.store().is_done(&ask.queue, &ask.key).await? }))
 }
 
@@ -85,7 +100,10 @@ pub(super) async fn presence(State(api): State<Api>, Query(who): Query<WhoIsHere
     Body::new(Visiting::begin(&api, ProcessId(who.process))).into_response()
 }
 
-pub(super) async fn goodbye(State(api): State<Api>, Json(visit): Json<Visit>) -> Result<Answer<Done>, Problem> {
+pub(super) async fn goodbye(
+    State(api): State<Api>,
+    Json(visit): Json<Visit>,
+) -> Result<Answer<Done>, Problem> {
     api.presence().leave(visit);
     Ok(Answer(Done {}))
 }
@@ -95,7 +113,8 @@ pub(super) async fn act(State(api): State<Api>, Json(act): Json<Act>) -> Result<
     let outcomes = match act {
         Act::Replay { replays } => {
             check_batch(replays.len(), "replays")?;
-            let replays = replays.into_iter().map(|replay| replay.how.into_core(replay.id)).collect::<Result<_, _>>();
+            let replays =
+                replays.into_iter().map(|replay| replay.how.into_core(replay.id)).collect::<Result<_, _>>();
             store.replay(replays.map_err(|error| Problem::unreadable(error.to_string()))?).await?
         }
         Act::DeadLetter { ids, why } => store.dead_letter(ids, why).await?,
@@ -107,7 +126,10 @@ pub(super) async fn act(State(api): State<Api>, Json(act): Json<Act>) -> Result<
     Ok(Answer(Outcomes { outcomes: outcomes.into_iter().map(Into::into).collect() }))
 }
 
-pub(super) async fn purge(State(api): State<Api>, Json(purge): Json<Purge>) -> Result<Answer<Count>, Problem> {
+pub(super) async fn purge(
+    State(api): State<Api>,
+    Json(purge): Json<Purge>,
+) -> Result<Answer<Count>, Problem> {
     let count = api.store().purge(&purge.queue, purge.rows_max).await?;
     Ok(Answer(Count { count }))
 }

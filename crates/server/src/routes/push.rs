@@ -27,7 +27,8 @@ pub(super) async fn push(
     let mut messages = Vec::with_capacity(push.messages.len());
     for (index, message) in push.messages.into_iter().enumerate() {
         let message = message.into_core(push.queue.as_ref());
-        messages.push(message.map_err(|error| Problem::unreadable(format!("message {}: {error}", index + 1)))?);
+        messages
+            .push(message.map_err(|error| Problem::unreadable(format!("message {}: {error}", index + 1)))?);
     }
     let pushed = api.store().push(messages).await?;
     Ok(Answer(message::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
@@ -45,7 +46,8 @@ pub(super) async fn lines(
     Query(query): Query<LinesQuery>,
     mut body: Body,
 ) -> Result<Answer<message::LinesAnswer>, Problem> {
-    let mut lines = Lines { api, queue: query.queue, waiting: Vec::new(), bytes: 0, seen: 0, answer: Default::default() };
+    let mut lines =
+        Lines { api, queue: query.queue, waiting: Vec::new(), bytes: 0, seen: 0, answer: Default::default() };
     let mut rest = BytesMut::new();
     let mut searched = 0;
     while let Some(frame) = body.frame().await {
@@ -66,7 +68,7 @@ pub(super) async fn lines(
         searched = rest.len();
         if searched > LARGE_BODY_BYTES_MAX {
             lines.flush().await?;
-            return Err(lines.at(lines.seen + 1, too_large(LARGE_BODY_BYTES_MAX)));
+            return Err(lines.at(lines.seen + 1, &too_large(LARGE_BODY_BYTES_MAX)));
         }
     }
     if !rest.is_empty() {
@@ -96,7 +98,7 @@ impl Lines {
                 Ok(message) => self.waiting.push((number, message)),
                 Err(problem) => {
                     self.flush().await?;
-                    return Err(self.at(number, problem));
+                    return Err(self.at(number, &problem));
                 }
             }
             self.bytes += line.len();
@@ -135,7 +137,7 @@ impl Lines {
             self.answer.lines_stored = number - 1;
             match self.api.store().push(vec![message]).await {
                 Ok(pushed) => self.count(&pushed),
-                Err(error) if blames_a_message(&error) => return Err(self.at(number, error.into())),
+                Err(error) if blames_a_message(&error) => return Err(self.at(number, &error.into())),
                 Err(error) => return Err(self.stopped(error.into())),
             }
         }
@@ -150,7 +152,7 @@ impl Lines {
     }
 
     /// A problem with one line.
-    fn at(&self, number: u64, cause: Problem) -> Problem {
+    fn at(&self, number: u64, cause: &Problem) -> Problem {
         let detail = format!("line {number}: {cause}");
         let mut problem = Problem::new(Reaction::Invalid, "SB0026", detail).status(cause.status);
         problem.line = Some(number);

@@ -1,16 +1,16 @@
 //! The quarantine: lists, and acts on many dead letters.
 
 use axum::extract::{RawQuery, State};
-use sickbay_core::MessageId;
 use sickbay_core::port::{Replay, Replayed};
 use sickbay_core::quarantine::{PageRequest, QuarantineFilter};
+use sickbay_core::{MessageId, QueueName};
 
 use super::{check_batch, messages};
 use crate::api::Api;
 use crate::extract::{Answer, Json};
+use crate::wire::Problem;
 use crate::wire::problem::Reaction;
 use crate::wire::quarantine::{Bulk, BulkAnswer, DeadLetters, Filter, LeftOut, Query};
-use crate::wire::Problem;
 
 /// So many dead letters are acted on in one transaction.
 const ROWS_MAX: u32 = 1000;
@@ -29,47 +29,66 @@ pub(super) async fn list(
     Ok(Answer(DeadLetters::new(rows, count)))
 }
 
-pub(super) async fn replay(State(api): State<Api>, Json(bulk): Json<Bulk>) -> Result<Answer<BulkAnswer>, Problem> {
+pub(super) async fn replay(
+    State(api): State<Api>,
+    Json(bulk): Json<Bulk>,
+) -> Result<Answer<BulkAnswer>, Problem> {
     refuse(bulk.why.is_some(), "why")?;
-    let queue = bulk.queue.clone();
-    let act = async |ids: Vec<MessageId>| {
-        let replays = ids.into_iter().map(|id| Replay { queue: queue.clone(), ..Replay::raw(id) });
-        Ok(api.store().replay(replays.collect()).await?)
-    };
-    carry_out(&api, bulk, false, act).await
+    let verb = Verb::Replay { queue: bulk.queue.clone() };
+    carry_out(&api, bulk, &verb).await
 }
 
-pub(super) async fn discard(State(api): State<Api>, Json(bulk): Json<Bulk>) -> Result<Answer<BulkAnswer>, Problem> {
+pub(super) async fn discard(
+    State(api): State<Api>,
+    Json(bulk): Json<Bulk>,
+) -> Result<Answer<BulkAnswer>, Problem> {
     refuse(bulk.queue.is_some(), "queue")?;
-    let why = bulk.why.clone().unwrap_or_default();
-    let act = async |ids: Vec<MessageId>| Ok(api.store().discard(ids, why.clone()).await?);
-    carry_out(&api, bulk, false, act).await
+    let verb = Verb::Discard { why: bulk.why.clone().unwrap_or_default() };
+    carry_out(&api, bulk, &verb).await
 }
 
-pub(super) async fn restore(State(api): State<Api>, Json(bulk): Json<Bulk>) -> Result<Answer<BulkAnswer>, Problem> {
+pub(super) async fn restore(
+    State(api): State<Api>,
+    Json(bulk): Json<Bulk>,
+) -> Result<Answer<BulkAnswer>, Problem> {
     refuse(bulk.queue.is_some(), "queue")?;
     refuse(bulk.why.is_some(), "why")?;
-    let act = async |ids: Vec<MessageId>| Ok(api.store().restore(ids).await?);
-    carry_out(&api, bulk, true, act).await
+    carry_out(&api, bulk, &Verb::Restore).await
+}
+
+/// What is done to many.
+enum Verb {
+    Replay { queue: Option<QueueName> },
+    Discard { why: String },
+    Restore,
+}
+
+impl Verb {
+    /// One transaction.
+    async fn apply(&self, api: &Api, ids: Vec<MessageId>) -> Result<Vec<Replayed>, Problem> {
+        Ok(match self {
+            Self::Replay { queue } => {
+                let replays = ids.into_iter().map(|id| Replay { queue: queue.clone(), ..Replay::raw(id) });
+                api.store().replay(replays.collect()).await?
+            }
+            Self::Discard { why } => api.store().discard(ids, why.clone()).await?,
+            Self::Restore => api.store().restore(ids).await?,
+        })
+    }
 }
 
 fn refuse(given: bool, field: &str) -> Result<(), Problem> {
     if given { Err(Problem::unreadable(format!("{field:?} means nothing here"))) } else { Ok(()) }
 }
 
-async fn carry_out(
-    api: &Api,
-    bulk: Bulk,
-    discarded: bool,
-    act: impl AsyncFn(Vec<MessageId>) -> Result<Vec<Replayed>, Problem>,
-) -> Result<Answer<BulkAnswer>, Problem> {
+async fn carry_out(api: &Api, bulk: Bulk, verb: &Verb) -> Result<Answer<BulkAnswer>, Problem> {
     let mut answer = BulkAnswer::default();
     match (bulk.ids, bulk.filter) {
         (Some(_), Some(_)) => return Err(Problem::unreadable("give \"ids\" or a \"filter\", not both")),
         (Some(ids), None) => {
             check_batch(ids.len(), "ids")?;
             let ids = resolved(api, ids, &mut answer).await?;
-            let outcomes = act(ids.clone()).await?;
+            let outcomes = verb.apply(api, ids.clone()).await?;
             answer.add(&ids, outcomes);
         }
         (None, filter) => {
@@ -79,7 +98,8 @@ async fn carry_out(
                 let hint = "name some, or say \"all\": true if it is meant";
                 return Err(Problem::new(Reaction::Invalid, "SB0027", detail).hint(hint));
             }
-            through_pages(api, Filter { discarded, ..filter }, act, &mut answer).await?;
+            let discarded = matches!(verb, Verb::Restore);
+            through_pages(api, Filter { discarded, ..filter }, verb, &mut answer).await?;
         }
     }
     Ok(Answer(answer))
@@ -93,7 +113,7 @@ async fn resolved(api: &Api, ids: Vec<String>, answer: &mut BulkAnswer) -> Resul
             Ok(id) => whole.push(id),
             Err(problem) if problem.reaction == Reaction::NotFound => {
                 answer.not_found += 1;
-                answer.leave_out(id, "there is no such message".to_owned());
+                answer.leave_out(&id, "there is no such message".to_owned());
             }
             Err(problem) => return Err(problem),
         }
@@ -106,7 +126,7 @@ async fn resolved(api: &Api, ids: Vec<String>, answer: &mut BulkAnswer) -> Resul
 async fn through_pages(
     api: &Api,
     filter: Filter,
-    act: impl AsyncFn(Vec<MessageId>) -> Result<Vec<Replayed>, Problem>,
+    verb: &Verb,
     answer: &mut BulkAnswer,
 ) -> Result<(), Problem> {
     let filter: QuarantineFilter = filter.into();
@@ -115,7 +135,7 @@ async fn through_pages(
         let found = api.store().quarantine(&filter, page).await?;
         let ids: Vec<MessageId> = found.rows.iter().map(|row| row.id).collect();
         if !ids.is_empty() {
-            let outcomes = act(ids.clone()).await?;
+            let outcomes = verb.apply(api, ids.clone()).await?;
             answer.add(&ids, outcomes);
         }
         match found.next {
@@ -132,17 +152,17 @@ impl BulkAnswer {
                 Replayed::Done => self.done += 1,
                 Replayed::NotFound => {
                     self.not_found += 1;
-                    self.leave_out(id.to_string(), "there is no such message".to_owned());
+                    self.leave_out(&id.to_string(), "there is no such message".to_owned());
                 }
                 Replayed::Refused { why } => {
                     self.refused += 1;
-                    self.leave_out(id.to_string(), why);
+                    self.leave_out(&id.to_string(), why);
                 }
             }
         }
     }
 
-    fn leave_out(&mut self, id: String, why: String) {
+    fn leave_out(&mut self, id: &str, why: String) {
         if self.left_out.len() < LEFT_OUT_MAX {
             self.left_out.push(LeftOut { id: id.chars().take(60).collect(), why });
         }

@@ -11,10 +11,15 @@ use crate::wire::queue::{Done, Part, Queue, QueueView, Queues};
 
 pub(super) async fn list(State(api): State<Api>) -> Result<Answer<Queues>, Problem> {
     let queues = api.store().queues().await?.into_iter();
-    Ok(Answer(Queues { queues: queues.map(|(name, policy)| Queue { name, policy: policy.into() }).collect() }))
+    Ok(Answer(Queues {
+        queues: queues.map(|(name, policy)| Queue { name, policy: policy.into() }).collect(),
+    }))
 }
 
-pub(super) async fn define(State(api): State<Api>, Json(queue): Json<Queue>) -> Result<Answer<Done>, Problem> {
+pub(super) async fn define(
+    State(api): State<Api>,
+    Json(queue): Json<Queue>,
+) -> Result<Answer<Done>, Problem> {
     api.store().define_queue(&queue.name, queue.policy.into()).await?;
     Ok(Answer(Done {}))
 }

@@ -17,8 +17,8 @@ use sickbay_core::{LeaseToken, QueueName, QueuePolicy, Settlement};
 use super::check_batch;
 use crate::api::Api;
 use crate::extract::{Answer, Json};
-use crate::wire::settle::{self, Ended, Settle, SettleAnswer, Settled, Verdict};
 use crate::wire::Problem;
+use crate::wire::settle::{self, Ended, Settle, SettleAnswer, Settled, Verdict};
 
 pub(super) async fn settle(
     State(api): State<Api>,

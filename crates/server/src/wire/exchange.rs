@@ -54,7 +54,9 @@ impl From<decide::Decision> for Decision {
             Core::Retry { after, failure } => Self::Retry { after: after.into(), failure: failure.into() },
             Core::Release { after } => Self::Release { after: after.into() },
             Core::Redeliver => Self::Redeliver,
-            Core::Quarantine { set_aside, failure } => Self::Quarantine { set_aside, failure: failure.into() },
+            Core::Quarantine { set_aside, failure } => {
+                Self::Quarantine { set_aside, failure: failure.into() }
+            }
         }
     }
 }
@@ -63,10 +65,14 @@ impl From<Decision> for decide::Decision {
     fn from(decision: Decision) -> Self {
         match decision {
             Decision::Complete => Self::Complete,
-            Decision::Retry { after, failure } => Self::Retry { after: after.into(), failure: failure.into() },
+            Decision::Retry { after, failure } => {
+                Self::Retry { after: after.into(), failure: failure.into() }
+            }
             Decision::Release { after } => Self::Release { after: after.into() },
             Decision::Redeliver => Self::Redeliver,
-            Decision::Quarantine { set_aside, failure } => Self::Quarantine { set_aside, failure: failure.into() },
+            Decision::Quarantine { set_aside, failure } => {
+                Self::Quarantine { set_aside, failure: failure.into() }
+            }
         }
     }
 }

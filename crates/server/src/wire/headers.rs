@@ -66,11 +66,15 @@ mod tests {
 
     #[test]
     fn order_and_repeated_names_survive() {
-        let headers = Headers(vec![("b".into(), "1".into()), ("a".into(), "\0".into()), ("b".into(), "2".into())]);
+        let headers =
+            Headers(vec![("b".into(), "1".into()), ("a".into(), "\0".into()), ("b".into(), "2".into())]);
         let text = serde_json::to_string(&headers).unwrap();
         assert_eq!(text, r#"{"b":"1","a":"\u0000","b":"2"}"#);
         assert_eq!(serde_json::from_str::<Headers>(&text).unwrap(), headers);
-        assert_eq!(serde_json::from_str::<Headers>(r#"[["b","1"],["a","\u0000"],["b","2"]]"#).unwrap(), headers);
+        assert_eq!(
+            serde_json::from_str::<Headers>(r#"[["b","1"],["a","\u0000"],["b","2"]]"#).unwrap(),
+            headers
+        );
     }
 
     #[test]

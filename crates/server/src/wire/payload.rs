@@ -40,7 +40,10 @@ pub(crate) fn join(text: Option<String>, base64: Option<String>) -> Result<Bytes
 }
 
 /// The same where neither field means no payload.
-pub(crate) fn join_some(text: Option<String>, base64: Option<String>) -> Result<Option<Bytes>, InvalidPayload> {
+pub(crate) fn join_some(
+    text: Option<String>,
+    base64: Option<String>,
+) -> Result<Option<Bytes>, InvalidPayload> {
     match (text, base64) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(InvalidPayload::Both),

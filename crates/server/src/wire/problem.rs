@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -88,9 +89,14 @@ const TITLES: &[(&str, &str)] = &[
     ("SB0033", "the request comes from a web page"),
 ];
 
-/// An error as callers see it.
+/// An error as callers see it. It is one pointer wide, so that results stay small.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+#[serde(transparent)]
+pub struct Problem(Box<Details>);
+
+/// What there is to say about a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Details {
     /// A name for problems of this code.
     #[serde(rename = "type")]
     pub kind_uri: String,
@@ -120,7 +126,7 @@ impl Problem {
         let reaction = reaction.into();
         let (status, title) = reaction.status_and_title();
         let own = TITLES.iter().find(|(known, _)| *known == code).map(|(_, title)| *title);
-        Self {
+        Self(Box::new(Details {
             kind_uri: format!("urn:sickbay:{code}"),
             code: code.to_owned(),
             title: own.unwrap_or(title).to_owned(),
@@ -130,20 +136,20 @@ impl Problem {
             reaction,
             line: None,
             lines_stored: None,
-        }
+        }))
     }
 
     /// Sets the status of the answer.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
-        self.status = status;
+        self.0.status = status;
         self
     }
 
     /// Says what to do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
-        self.hint = hint.into();
+        self.0.hint = hint.into();
         self
     }
 
@@ -172,6 +178,20 @@ impl Problem {
     }
 }
 
+impl Deref for Problem {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
+    }
+}
+
+impl DerefMut for Problem {
+    fn deref_mut(&mut self) -> &mut Details {
+        &mut self.0
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", self.detail, self.code)
@@ -190,7 +210,7 @@ impl From<StoreError> for Problem {
 
 impl From<Problem> for StoreError {
     fn from(problem: Problem) -> Self {
-        Self::new(problem.kind(), known_code(&problem.code), problem.detail)
+        Self::new(problem.kind(), known_code(&problem.code), problem.0.detail)
     }
 }
 

@@ -266,7 +266,8 @@ impl Query {
     /// From the query of an address.
     pub(crate) fn read(text: &str) -> Result<Self, Problem> {
         let wrong = |error: String| crate::extract::wrong_address("the query", error);
-        let pairs: Vec<(String, String)> = serde_urlencoded::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let pairs: Vec<(String, String)> =
+            serde_urlencoded::from_str(text).map_err(|error| wrong(error.to_string()))?;
         let mut query = Self::default();
         let mut rest = Vec::new();
         for (name, value) in pairs {
@@ -274,7 +275,10 @@ impl Query {
             match name.as_str() {
                 "rows" => query.rows = Some(u32::try_from(number()?).unwrap_or(u32::MAX)),
                 "after" => query.after = Some(number()?),
-                "count" => query.count = value.parse().map_err(|_| wrong(format!("{name:?} takes true or false")))?,
+                "count" => {
+                    query.count =
+                        value.parse().map_err(|_| wrong(format!("{name:?} takes true or false")))?;
+                }
                 _ => rest.push((name, value)),
             }
         }

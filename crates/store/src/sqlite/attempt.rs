@@ -3,6 +3,7 @@
 
 use rusqlite::params;
 use sickbay_core::quarantine::AttemptEnd;
+use sickbay_core::text::cleaned_error;
 use sickbay_core::{Failure, StoreError};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -34,8 +35,8 @@ impl Tx<'_> {
         failure: Option<&Failure>,
         ending: &Ending,
     ) -> Result<(), StoreError> {
-        let failure = failure.map(|failure| door::clean(failure.clone()));
-        let (error, tail) = split(failure.as_ref().map_or("", |failure| &failure.error));
+        let cleaned = failure.map(|failure| cleaned_error(&failure.error)).unwrap_or_default();
+        let (error, tail) = split(&cleaned);
         let trace = tail.map(|tail| self.share_trace(tail)).transpose()?;
         let output = ending.output.as_deref().map(door::clean_output);
         let entry = Entry {
@@ -44,7 +45,7 @@ impl Tx<'_> {
             ended_at: self.now,
             worker: &ending.worker,
             end,
-            failure: failure.as_ref(),
+            failure,
             error,
             trace,
             signature: ending.signature,

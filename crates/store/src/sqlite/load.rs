@@ -18,9 +18,8 @@ use super::waiting::WAITING_COLUMNS;
 pub(super) fn load(connection: &Connection) -> Result<State, StoreError> {
     let mut state = State {
         epoch: meta(connection, "epoch")?.unwrap_or(0) as u64,
-        last_number: connection
-            .query_row("SELECT last_number FROM mark", [], |row| row.get::<_, i64>(0))
-            .translated()? as u64,
+        last_number: mark(connection, "last_number")? as u64,
+        last_dead: mark(connection, "last_dead")?,
         policies_changed: true,
         ..State::default()
     };
@@ -30,6 +29,10 @@ pub(super) fn load(connection: &Connection) -> Result<State, StoreError> {
     load_suspects(connection, &mut state)?;
     load_ready(connection, &mut state)?;
     Ok(state)
+}
+
+fn mark(connection: &Connection, name: &str) -> Result<i64, StoreError> {
+    connection.query_row(&format!("SELECT {name} FROM mark"), [], |row| row.get(0)).translated()
 }
 
 pub(super) fn meta(connection: &Connection, name: &str) -> Result<Option<i64>, StoreError> {

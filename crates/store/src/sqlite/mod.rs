@@ -43,7 +43,7 @@ use sickbay_core::{Clock, QueueName, QueuePolicy, StoreError};
 
 use self::file::File;
 use self::reader::Readers;
-use self::tx::Tx;
+use self::tx::{Hot, Tx};
 use self::writer::{Op, Writer};
 use crate::door::Limits;
 
@@ -180,7 +180,7 @@ fn take_over(
     let owner = ProcessId(load::meta(connection, "process")?.unwrap_or(0) as u64);
     state.epoch += 1;
     let mut open = false;
-    let mut tx = Tx { connection, state: &mut state, now, limits, open: &mut open };
+    let mut tx = Tx { connection, state: &mut state, now, limits, open: &mut open, hot: Hot::default() };
     tx.recover(owner, evidence)?;
     tx.forget_old_keys()?;
     tx.write_tallies()?;
@@ -188,6 +188,7 @@ fn take_over(
     load::set_meta(connection, "process", process.0 as i64)?;
     load::set_meta(connection, "clean", 0)?;
     tx.execute("COMMIT", [])?;
+    drop(tx);
     Ok(state)
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sickbay_core::quarantine::{Attempt, AttemptEnd};
 use sickbay_core::signature::Signature;
+use sickbay_core::text::cleaned_error;
 use sickbay_core::{Failure, Kind, Reason, Stages, Timestamp};
 
 use super::row::{cause_code, cause_from};
@@ -146,9 +147,9 @@ pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
         packer.text(failure.reason.as_str());
         packer.text(entry.error);
         packer.maybe_number(entry.trace.map(|trace| trace as u64 >> 1));
-        packer.maybe_text(failure.code.as_deref());
+        packer.maybe_text(failure.code.as_deref().map(cleaned_error).as_deref());
         packer.maybe_number(failure.retry_after.map(|wait| wait.as_millis() as u64));
-        packer.maybe_text(failure.schema_path.as_deref());
+        packer.maybe_text(failure.schema_path.as_deref().map(cleaned_error).as_deref());
     }
     packer.maybe_number(entry.signature.map(|signature| signature.to_bits() >> 1));
     packer.number(entry.signature.map_or(0, |signature| signature.to_bits() & 1));

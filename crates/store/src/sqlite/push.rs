@@ -67,7 +67,7 @@ impl Tx<'_> {
             return Err(super::failure::numbers_spent());
         }
         self.state.last_number = number;
-        self.state.last_number_changed = true;
+        self.state.marks_changed = true;
         Ok(number)
     }
 

@@ -6,7 +6,7 @@ use sickbay_core::message::Status;
 use sickbay_core::port::{Replay, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::signature::{Grouping, Signature, Subject};
-use sickbay_core::text::clean_error;
+use sickbay_core::text::cleaned_error;
 use sickbay_core::{Cause, Failure, StoreError, Timestamp};
 
 use super::failure::Translate;
@@ -16,8 +16,12 @@ use super::push::{INSERT_MESSAGE, insert_row};
 use super::row::MessageRow;
 use super::settle::Ending;
 use super::state::Leased;
-use super::tx::Tx;
+use super::tx::{Tx, at_hand};
 use crate::door::{self, Act};
+
+const INSERT_DEAD: &str = "INSERT INTO dead (place, queue, type, stream_key, set_aside, kind, reason, signature, error,
+    deliveries, failures, facts, history, last_delivery, pushed_at, quarantined_at, payload_bytes, no)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
 impl Tx<'_> {
     /// Sets a message that counts as active aside, in the same transaction. Its row stays where it lies.
@@ -91,30 +95,31 @@ impl Tx<'_> {
             format!("{}.{}.{id}", self.state.epoch, message.claim)
         });
         let stream_key = message.stream.map(|(no, _)| self.stream_key(no)).transpose()?.flatten();
-        self.execute(
-            "INSERT INTO dead (place, queue, type, stream_key, set_aside, kind, reason, signature, error, deliveries, failures,
-             facts, history, last_delivery, pushed_at, quarantined_at, payload_bytes)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-            params![
-                message.place.0,
-                message.place.queue(),
-                message.type_no,
-                stream_key.map(|key| key.as_str().to_owned()),
-                set_aside.as_str(),
-                failure.kind.as_str(),
-                failure.reason.as_str(),
-                signature.to_bits() as i64,
-                cut(&clean_error(&failure.error)),
-                message.counters.deliveries,
-                message.counters.failures,
-                pack_facts(message),
-                message.history,
-                delivered,
-                message.pushed_at,
-                self.now,
-                message.payload_bytes
-            ],
-        )?;
+        let error = cleaned_error(&failure.error);
+        self.state.last_dead += 1;
+        self.state.marks_changed = true;
+        let statement = at_hand(&mut self.hot.insert_dead, self.connection, INSERT_DEAD)?;
+        let values = params![
+            message.place.0,
+            message.place.queue(),
+            message.type_no,
+            stream_key.map(|key| key.as_str().to_owned()),
+            set_aside.as_str(),
+            failure.kind.as_str(),
+            failure.reason.as_str(),
+            signature.to_bits() as i64,
+            cut(&error),
+            message.counters.deliveries,
+            message.counters.failures,
+            pack_facts(message),
+            message.history,
+            delivered,
+            message.pushed_at,
+            self.now,
+            message.payload_bytes,
+            self.state.last_dead
+        ];
+        statement.execute(values).translated()?;
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::failure::Translate;
 use super::load::load_bands;
 use super::place::{Place, unpack};
 use super::state::{ClaimInfo, State};
-use super::tx::Tx;
+use super::tx::{Hot, Tx};
 
 /// How long a lease of unknown end goes on after a failed commit.
 const UNKNOWN_LEASE_MS: i64 = 30_000;
@@ -160,8 +160,10 @@ fn restore_lease(
         return Ok(false);
     }
     let limits = crate::door::Limits::default();
-    let tx = Tx { connection, state, now: 0, limits: &limits, open: &mut true };
-    let Some((mut lease, _)) = tx.read_live(place)? else { return Ok(false) };
+    let tx = Tx { connection, state, now: 0, limits: &limits, open: &mut true, hot: Hot::default() };
+    let live = tx.read_live(place)?;
+    drop(tx);
+    let Some((mut lease, _)) = live else { return Ok(false) };
     if !lease.in_waiting {
         lease.counters.deliveries = 1;
     }

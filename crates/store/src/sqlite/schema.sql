@@ -27,9 +27,13 @@ CREATE TABLE tally (
     removed     INTEGER NOT NULL
 ) STRICT;
 
--- The last number given to a message: it never goes back.
-CREATE TABLE mark (one INTEGER PRIMARY KEY CHECK (one = 1), last_number INTEGER NOT NULL) STRICT;
-INSERT INTO mark VALUES (1, 0);
+-- The last numbers given to a message and to a dead letter: they never go back.
+CREATE TABLE mark (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    last_number INTEGER NOT NULL,
+    last_dead   INTEGER NOT NULL
+) STRICT;
+INSERT INTO mark VALUES (1, 0, 0);
 
 CREATE TABLE type (no INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 
@@ -126,7 +130,7 @@ CREATE TABLE origin (
 
 -- Dead letters. Their messages stay where they lie, behind the cursors: to be set aside moves no payload.
 CREATE TABLE dead (
-    no          INTEGER PRIMARY KEY AUTOINCREMENT,
+    no          INTEGER PRIMARY KEY,
     place       INTEGER NOT NULL UNIQUE,
     queue       INTEGER NOT NULL,
     type        INTEGER,

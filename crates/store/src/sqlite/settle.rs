@@ -176,7 +176,7 @@ impl Tx<'_> {
     }
 
     /// A message waits again.
-    fn park(&mut self, mut message: Leased, defer: bool) -> Result<(), StoreError> {
+    fn park(&mut self, message: Leased, defer: bool) -> Result<(), StoreError> {
         self.queue(message.place.queue())?.tally().active -= 1;
         let mut state = 0;
         if let Some((stream, deferred)) = message.stream {
@@ -187,7 +187,6 @@ impl Tx<'_> {
             self.set_entry_due(stream, number, message.due_at)?;
             state = if deferred || defer { 0 } else { 3 };
         }
-        message.in_waiting = true;
         self.put_waiting(&message, state)
     }
 

@@ -181,7 +181,8 @@ pub(super) struct Process {
 pub(super) struct State {
     pub(super) epoch: u64,
     pub(super) last_number: u64,
-    pub(super) last_number_changed: bool,
+    pub(super) last_dead: i64,
+    pub(super) marks_changed: bool,
     pub(super) last_claim: u64,
     pub(super) queues: HashMap<i64, Queue>,
     /// A queue was defined or its policy changed.

@@ -16,6 +16,29 @@ pub(super) struct Tx<'a> {
     pub(super) limits: &'a Limits,
     /// A transaction is open.
     pub(super) open: &'a mut bool,
+    /// Statements that one operation runs many times.
+    pub(super) hot: Hot<'a>,
+}
+
+/// Statements that are at hand while an operation lasts.
+#[derive(Default)]
+pub(super) struct Hot<'a> {
+    pub(super) insert_waiting: Option<CachedStatement<'a>>,
+    pub(super) update_waiting: Option<CachedStatement<'a>>,
+    pub(super) insert_dead: Option<CachedStatement<'a>>,
+    pub(super) delete_waiting: Option<CachedStatement<'a>>,
+}
+
+/// The statement in a slot, prepared when it is first needed.
+pub(super) fn at_hand<'s, 'a>(
+    slot: &'s mut Option<CachedStatement<'a>>,
+    connection: &'a Connection,
+    sql: &str,
+) -> Result<&'s mut CachedStatement<'a>, StoreError> {
+    match slot {
+        Some(statement) => Ok(statement),
+        empty => Ok(empty.insert(connection.prepare_cached(sql).translated()?)),
+    }
 }
 
 impl<'a> Tx<'a> {
@@ -104,9 +127,10 @@ impl<'a> Tx<'a> {
             }
             queue.reasons_changed = false;
         }
-        if self.state.last_number_changed {
-            self.execute("UPDATE mark SET last_number = ?1", [self.state.last_number as i64])?;
-            self.state.last_number_changed = false;
+        if self.state.marks_changed {
+            let marks = (self.state.last_number as i64, self.state.last_dead);
+            self.execute("UPDATE mark SET last_number = ?1, last_dead = ?2", marks)?;
+            self.state.marks_changed = false;
         }
         Ok(())
     }

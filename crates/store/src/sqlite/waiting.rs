@@ -7,10 +7,18 @@ use super::failure::Translate;
 use super::pack::{pack_facts, unpack_facts};
 use super::place::Place;
 use super::state::{Leased, Taken};
-use super::tx::Tx;
+use super::tx::{Tx, at_hand};
 
 /// How many messages of a queue that are due again are kept in memory.
 const READY_MAX: usize = 4096;
+
+/// Writes a row that may be new.
+const INSERT_WAITING: &str = "INSERT OR REPLACE INTO waiting
+    (place, number, band, state, due_at, type, claim, deliveries, failures, suspect, facts, history)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)";
+/// Writes the row of a message that was leased and has one.
+const UPDATE_WAITING: &str = "UPDATE waiting SET number = ?2, band = ?3, state = ?4, due_at = ?5, type = ?6, claim = NULL,
+    deliveries = ?7, failures = ?8, suspect = ?9, facts = ?10, history = ?11 WHERE place = ?1";
 
 /// The columns that [`read_waiting`] reads, in its order.
 pub(super) const WAITING_COLUMNS: &str =
@@ -38,23 +46,25 @@ impl Tx<'_> {
             0 if self.fits_in_memory(message)? => 5,
             _ => state,
         };
-        self.execute(
-            "INSERT OR REPLACE INTO waiting (place, number, band, state, due_at, type, claim, deliveries, failures, suspect,
-             facts, history) VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)",
-            params![
-                message.place.0,
-                message.place.number() as i64,
-                message.place.band().0,
-                state,
-                message.due_at,
-                message.type_no,
-                message.counters.deliveries,
-                message.counters.failures,
-                message.suspect,
-                pack_facts(message),
-                (!message.history.is_empty()).then_some(&message.history)
-            ],
-        )?;
+        let (slot, sql) = if message.in_waiting && message.claim > 0 {
+            (&mut self.hot.update_waiting, UPDATE_WAITING)
+        } else {
+            (&mut self.hot.insert_waiting, INSERT_WAITING)
+        };
+        let values = params![
+            message.place.0,
+            message.place.number() as i64,
+            message.place.band().0,
+            state,
+            message.due_at,
+            message.type_no,
+            message.counters.deliveries,
+            message.counters.failures,
+            message.suspect,
+            pack_facts(message),
+            (!message.history.is_empty()).then_some(&message.history)
+        ];
+        at_hand(slot, self.connection, sql)?.execute(values).translated()?;
         if state == 5
             && let Some(row) = message.row.as_deref()
         {
@@ -108,7 +118,8 @@ impl Tx<'_> {
     /// Removes the row of a message that no longer waits.
     pub(super) fn drop_waiting(&mut self, message: &Leased) -> Result<(), StoreError> {
         if message.in_waiting {
-            self.execute("DELETE FROM waiting WHERE place = ?1", [message.place.0])?;
+            let sql = "DELETE FROM waiting WHERE place = ?1";
+            at_hand(&mut self.hot.delete_waiting, self.connection, sql)?.execute([message.place.0]).translated()?;
             self.forget_candidate(message.place, message.due_at)?;
         }
         Ok(())

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::failure::Translate;
 use super::file::File;
 use super::state::State;
-use super::tx::Tx;
+use super::tx::{Hot, Tx};
 use super::{Policies, load, recover};
 use crate::door::Limits;
 
@@ -170,6 +170,7 @@ impl Writer {
             now: self.last_now,
             limits: &self.limits,
             open,
+            hot: Hot::default(),
         }
     }
 
@@ -226,7 +227,8 @@ impl Writer {
             if waiting.reply.is_closed() {
                 continue;
             }
-            let claimed = match self.tx(open).claim(&waiting.claim) {
+            let claimed = self.tx(open).claim(&waiting.claim);
+            let claimed = match claimed {
                 Ok(claimed) => claimed,
                 Err(error) => {
                     self.waiting.push(waiting);
@@ -250,7 +252,7 @@ impl Writer {
         if *tx.open {
             tx.write_tallies()?;
             tx.prepare("COMMIT")?.execute([]).translated()?;
-            *open = false;
+            *tx.open = false;
         }
         Ok(())
     }
