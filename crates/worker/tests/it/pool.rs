@@ -155,7 +155,7 @@ async fn a_lone_killer_is_charged_with_the_evidence() {
     assert!(is_done(&handle(&pool, &clock, "fine").await));
     let told = failure(handle(&pool, &clock, "die").await);
     assert_eq!((told.kind, told.code.as_deref()), (Kind::Unknown, Some("signal 9")));
-    assert_eq!(told.error, "the program killed by signal 9 (SIGKILL) before it answered\nit hurts");
+    assert_eq!(told.error, "the program was killed by signal 9 (SIGKILL) before it answered\nit hurts");
     let told = failure(handle_slowly(&pool, &clock, "exit 75").await);
     assert_eq!((told.kind, told.code.as_deref()), (Kind::Transient, Some("exit 75")));
     assert_eq!(told.error, "the program exited with code 75 before it answered\ngiving up");
@@ -327,7 +327,7 @@ async fn a_queue_with_a_pool_completes_all_but_the_killers() {
     assert_eq!(dead.len(), 3);
     for letter in dead {
         assert!(killers.contains(&letter.id));
-        assert_eq!(letter.error, "the program killed by signal 9 (SIGKILL) before it answered");
+        assert_eq!(letter.error, "the program was killed by signal 9 (SIGKILL) before it answered");
         assert_eq!((letter.reason, letter.counters.failures), (Reason::HandlerException, 1));
     }
 }

@@ -271,7 +271,10 @@ impl<'a> Life<'a> {
 fn describe_ending(ending: &Ending) -> String {
     match ending {
         Ending::Closed => "the pool ended".to_owned(),
-        Ending::Died(status) => format!("the program {} before it answered", describe(*status)),
+        Ending::Died(status) => {
+            let was = if status.code().is_none() { "was " } else { "" };
+            format!("the program {was}{} before it answered", describe(*status))
+        }
         Ending::Broken(problem) => format!("the program {problem}"),
         Ending::Overdue => "the program ran longer than the message's time budget".to_owned(),
     }
