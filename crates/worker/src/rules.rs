@@ -31,7 +31,8 @@ impl Rules {
     /// What a failure has in common with others, by the queue's own rules.
     pub(crate) fn sign(&self, subject: &Subject<'_>) -> Signature {
         let mut hasher = DefaultHasher::new();
-        (subject.queue, subject.message_type, subject.reason, subject.text, subject.schema_path).hash(&mut hasher);
+        (subject.queue, subject.message_type, subject.reason, subject.text, subject.schema_path)
+            .hash(&mut hasher);
         let key = hasher.finish();
         let known = self.signatures.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied();
         if let Some(signature) = known {

@@ -1,6 +1,7 @@
 //! Deliveries for workers in any language.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -10,6 +11,7 @@ use sickbay_core::port::{Claim, Exchange, ProcessId, Renewal};
 use sickbay_core::{Delivery, QueuePolicy, Settlement, Timestamp, WorkerName};
 
 use super::check_batch;
+use super::settle::limited;
 use crate::BATCH_MAX;
 use crate::api::Api;
 use crate::extract::{Answer, Json, PathQueue};
@@ -22,7 +24,10 @@ pub(super) async fn receive(
     PathQueue(queue): PathQueue,
     Json(receive): Json<Receive>,
 ) -> Result<Answer<Received>, Problem> {
-    let policy = api.store().policy(&queue).await?;
+    let mut policy = api.store().policy(&queue).await?;
+    if let Some(limit) = receive.limit {
+        policy = Arc::new(limited(&policy, limit));
+    }
     let lease = receive.lease.map_or(policy.lease, Into::into);
     if lease.is_zero() {
         return Err(Problem::unreadable("a lease of 0s is over before it begins"));

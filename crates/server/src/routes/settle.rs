@@ -128,7 +128,7 @@ impl Rules<'_> {
 }
 
 /// The same policy with another number of failures that quarantines.
-fn limited(policy: &QueuePolicy, limit: u32) -> QueuePolicy {
+pub(super) fn limited(policy: &QueuePolicy, limit: u32) -> QueuePolicy {
     let mut policy = policy.clone();
     policy.retry.attempts = limit;
     for one in &mut policy.overrides {

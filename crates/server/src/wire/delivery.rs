@@ -132,6 +132,10 @@ pub struct Receive {
     /// Who asks. Defaults to "api". Deliveries of one worker are thought to die together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub worker: Option<WorkerName>,
+    /// What was delivered more often is quarantined instead. Defaults to what the policy in force says; a
+    /// worker that abandons with a limit of its own says it here too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
 }
 
 /// What a worker gets.

@@ -72,6 +72,7 @@ impl MemoryStore {
             messages: BTreeMap::new(),
             keys: BTreeMap::new(),
             origins: BTreeMap::new(),
+            kept: BTreeMap::new(),
             claimed_from: BTreeMap::new(),
         };
         Self { bell: Bell::new(clock.clone()), clock, state: Mutex::new(state) }

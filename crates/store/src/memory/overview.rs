@@ -7,7 +7,7 @@ use sickbay_core::id::IdPrefix;
 use sickbay_core::message::Status;
 use sickbay_core::quarantine::{AttemptEnd, DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
 use sickbay_core::stats::{QueueStats, StreamState, StreamView};
-use sickbay_core::{Key, QueueName, StoreError, StreamKey};
+use sickbay_core::{Key, MessageId, QueueName, StoreError, StreamKey};
 
 use super::push::Ownership;
 use super::state::{Dead, Place, Queue, Record, State};
@@ -36,7 +36,8 @@ impl State {
 
     pub(super) fn find(&self, prefix: IdPrefix, now: Timestamp) -> Result<Option<MessageView>, StoreError> {
         door::check_prefix(prefix, self.last)?;
-        let mut known = prefix.numbers(self.last).filter_map(|id| self.messages.get(&id));
+        let kept = |id: &MessageId| self.kept.get(id).filter(|(_, until)| *until > now).map(|(record, _)| record);
+        let mut known = prefix.numbers(self.last).filter_map(|id| self.messages.get(&id).or_else(|| kept(&id)));
         let Some(record) = known.next() else { return Ok(None) };
         if let Some(second) = known.next() {
             return Err(door::ambiguous_prefix(record.message.id, second.message.id));
@@ -172,7 +173,7 @@ impl Record {
         match &self.place {
             Place::Dead(dead) => Some((dead, None)),
             Place::Discarded(dead, at) => Some((dead, Some(*at))),
-            Place::Waiting | Place::Leased(_) => None,
+            Place::Waiting | Place::Leased(_) | Place::Completed => None,
         }
     }
 

@@ -130,9 +130,13 @@ impl State {
 
     /// The message is done, and so is its key (rule 5).
     pub(super) fn complete(&mut self, id: MessageId, now: Timestamp) {
-        let Some(record) = self.messages.remove(&id) else { return };
+        let Some(mut record) = self.messages.remove(&id) else { return };
         let Some(queue) = self.queues.get_mut(&record.message.queue) else { return };
         queue.completed += 1;
+        if !queue.policy.keep_completed.is_zero() {
+            record.place = Place::Completed;
+            self.kept.insert(id, (record.clone(), now.plus(queue.policy.keep_completed)));
+        }
         let Some(key) = record.message.key else { return };
         let key = (record.message.queue, key);
         if self.keys.get(&key).is_some_and(|owner| owner.id == id) {
@@ -168,6 +172,7 @@ impl State {
         for id in over {
             self.apply(id, Decision::Redeliver, Report::default(), now);
         }
+        self.kept.retain(|_, (_, until)| *until > now);
         self.keys.retain(|_, owner| owner.done_until.is_none_or(|until| until > now));
     }
 

@@ -36,6 +36,8 @@ pub(super) struct State {
     pub keys: BTreeMap<(QueueName, Key), Owner>,
     pub origins: BTreeMap<(QueueName, String), MessageId>,
     /// The queues each process has claimed from (rule 18).
+    /// Completed messages, and until when they are kept (rule 32).
+    pub kept: BTreeMap<MessageId, (Record, Timestamp)>,
     pub claimed_from: BTreeMap<ProcessId, BTreeMap<QueueName, Timestamp>>,
 }
 
@@ -57,6 +59,7 @@ pub(super) struct Queue {
 }
 
 /// A message and what became of it so far. What is done or removed has no record.
+#[derive(Clone)]
 pub(super) struct Record {
     pub message: Message,
     pub checksum: u64,
@@ -75,11 +78,13 @@ pub(super) struct Record {
 }
 
 /// Where a message is.
+#[derive(Clone)]
 pub(super) enum Place {
     Waiting,
     Leased(Held),
     Dead(Dead),
     Discarded(Dead, Timestamp),
+    Completed,
 }
 
 /// Who holds a message.
@@ -151,6 +156,7 @@ impl Record {
             Place::Leased(_) => Status::Active,
             Place::Dead(_) => Status::Dead,
             Place::Discarded(..) => Status::Discarded,
+            Place::Completed => Status::Completed,
         }
     }
 

@@ -10,6 +10,7 @@ mod effect;
 mod failure;
 mod file;
 mod hand_out;
+mod kept;
 mod keys;
 mod list;
 mod load;
@@ -183,6 +184,7 @@ fn take_over(
     let mut tx = Tx { connection, state: &mut state, now, limits, open: &mut open, hot: Hot::default() };
     tx.recover(owner, evidence)?;
     tx.forget_old_keys()?;
+    tx.forget_completed()?;
     tx.write_tallies()?;
     load::set_meta(connection, "epoch", tx.state.epoch as i64)?;
     load::set_meta(connection, "process", process.0 as i64)?;

@@ -77,7 +77,8 @@ impl Deliveries for SqliteStore {
     async fn sweep(&self) -> Result<(), StoreError> {
         self.call(|tx| {
             tx.expire_leases()?;
-            tx.forget_old_keys()
+            tx.forget_old_keys()?;
+            tx.forget_completed()
         })
         .await
     }

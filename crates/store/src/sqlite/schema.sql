@@ -168,3 +168,23 @@ CREATE TABLE trace (hash INTEGER PRIMARY KEY, uses INTEGER NOT NULL, text TEXT N
 
 -- The bytes a message was pushed with, where a replay changed them.
 CREATE TABLE original (message INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT;
+
+-- Completed messages of queues that keep them.
+CREATE TABLE completed (
+    number      INTEGER PRIMARY KEY,
+    expires_at  INTEGER NOT NULL,
+    deliveries  INTEGER NOT NULL,
+    failures    INTEGER NOT NULL,
+    facts       BLOB    NOT NULL,
+    history     BLOB,
+    place       INTEGER NOT NULL,
+    type        INTEGER,
+    pushed_at   INTEGER NOT NULL,
+    deadline_at INTEGER,
+    stream_key  TEXT,
+    key         TEXT,
+    headers     BLOB,
+    checksum    INTEGER NOT NULL,
+    payload     BLOB    NOT NULL
+) STRICT;
+CREATE INDEX completed_expiry ON completed (expires_at);

@@ -53,7 +53,8 @@ impl Tx<'_> {
             return Ok(Settled::EffectFailed { error });
         }
         let Some((lease, ending)) = self.take_lease(number) else { return Ok(Settled::LeaseLost) };
-        let plain = !lease.in_waiting && lease.stream.is_none() && !lease.keyed;
+        let kept = !self.queue(lease.place.queue())?.policy.keep_completed.is_zero();
+        let plain = !lease.in_waiting && lease.stream.is_none() && !lease.keyed && !kept;
         if plain && settlement.decision == Decision::Complete {
             done.push(lease.place.0);
             return Ok(Settled::Applied);
@@ -198,8 +199,9 @@ impl Tx<'_> {
         {
             self.key_done(queue, &key, number)?;
         }
+        let kept = self.keep_completed(message)?;
         self.remove_live(message)?;
-        if !message.history.is_empty() {
+        if !message.history.is_empty() && !kept {
             self.drop_history(number, &message.history)?;
         }
         let tally = self.queue(queue)?.tally();

@@ -71,6 +71,12 @@ pub(super) fn leased_places(connection: &Connection) -> Result<LeasedPlaces, Sto
     Ok(LeasedPlaces(leased))
 }
 
+/// Where a message was found.
+enum Found {
+    Here(Place),
+    Completed,
+}
+
 /// The one message whose id begins like this.
 pub(super) fn find(
     connection: &Connection,
@@ -86,16 +92,27 @@ pub(super) fn find(
         .translated()?
         .collect::<rusqlite::Result<_>>()
         .translated()?;
-    let mut found: Option<(MessageId, Place)> = None;
+    let mut found: Option<(MessageId, Found)> = None;
+    let mut kept = connection
+        .prepare_cached("SELECT 1 FROM completed WHERE number = ?1 AND expires_at > ?2")
+        .translated()?;
     for id in prefix.numbers(last as u64) {
         let place = locate(connection, queues.iter().copied(), id.number())?;
-        let Some(place) = place else { continue };
+        let place = match place {
+            Some(place) => Found::Here(place),
+            None if kept.exists(params![id.number() as i64, now]).translated()? => Found::Completed,
+            None => continue,
+        };
         if let Some((first, _)) = found {
             return Err(door::ambiguous_prefix(first, id));
         }
         found = Some((id, place));
     }
-    let Some((id, place)) = found else { return Ok(None) };
+    let (id, place) = match found {
+        None => return Ok(None),
+        Some((id, Found::Completed)) => return completed(connection, id).map(Some),
+        Some((id, Found::Here(place))) => (id, place),
+    };
     let mut dead = connection.prepare_cached("SELECT 1 FROM dead WHERE place = ?1").translated()?;
     if dead.exists([place.0]).translated()? {
         set_aside(connection, id, place).map(Some)
@@ -175,6 +192,38 @@ fn set_aside(connection: &Connection, id: MessageId, place: Place) -> Result<Mes
         last_delivery,
         history: history(connection, &known.history)?,
         dead: Some(row),
+    })
+}
+
+/// A message that is done and kept for a while.
+fn completed(connection: &Connection, id: MessageId) -> Result<MessageView, StoreError> {
+    let sql = "SELECT place, type, pushed_at, deadline_at, NULL, key, headers, checksum, payload, deliveries, failures, facts,
+               history, stream_key FROM completed WHERE number = ?1";
+    let mut statement = connection.prepare_cached(sql).translated()?;
+    let (body, known, stream_key) = statement
+        .query_row([id.number() as i64], |row| {
+            let body = MessageRow::read(row, 0)?;
+            let mut known = Leased::fresh(Place(body.place), body.pushed_at, body.type_no);
+            unpack_facts(row.get_ref(11)?.as_blob()?, &mut known);
+            (known.counters.deliveries, known.counters.failures) = (row.get(9)?, row.get(10)?);
+            known.history = row.get::<_, Option<Vec<u8>>>(12)?.unwrap_or_default();
+            Ok((body, known, row.get(13)?))
+        })
+        .translated()?;
+    let place = Place(body.place);
+    Ok(MessageView {
+        message: message(connection, id, place.queue(), place.priority(), &body, stream_key)?,
+        original_payload: original(connection, id)?,
+        status: Status::Completed,
+        due_at: None,
+        counters: known.counters,
+        stages: known.stages,
+        cause: known.cause,
+        suspect: known.suspect,
+        worker: None,
+        dead: None,
+        last_delivery: None,
+        history: history(connection, &known.history)?,
     })
 }
 

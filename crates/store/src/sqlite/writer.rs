@@ -19,6 +19,9 @@ use crate::door::Limits;
 /// How many operations share a commit at most.
 const OPERATIONS_MAX: usize = 4096;
 
+/// How often what is old is forgotten, while there is something to do.
+const SWEEP_EVERY_MS: i64 = 60_000;
+
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// Called after the commit, with what came of it.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -58,6 +61,7 @@ pub(super) struct Writer {
     pub(super) limits: Limits,
     pub(super) policies: Arc<Policies>,
     pub(super) last_now: i64,
+    last_sweep: i64,
     waiting: Vec<Waiting>,
 }
 
@@ -79,7 +83,7 @@ impl Writer {
         limits: Limits,
         policies: Arc<Policies>,
     ) -> Self {
-        Self { file, state, clock, limits, policies, last_now: 0, waiting: Vec::new() }
+        Self { file, state, clock, limits, policies, last_now: 0, last_sweep: 0, waiting: Vec::new() }
     }
 
     /// Works until it is told to stop.
@@ -138,6 +142,11 @@ impl Writer {
     fn carry_out(&mut self, batch: Vec<Op>, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {
         let mut failure = Ok(());
         self.tx(open).expire_leases()?;
+        if self.last_now - self.last_sweep >= SWEEP_EVERY_MS {
+            self.last_sweep = self.last_now;
+            self.tx(open).forget_old_keys()?;
+            self.tx(open).forget_completed()?;
+        }
         for operation in batch {
             match operation {
                 // What comes after a failure is not carried out, but everybody is answered.

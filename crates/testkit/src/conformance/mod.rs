@@ -140,6 +140,7 @@ macro_rules! conformance {
                 the_history_survives_replays_and_crashes
             }
             stats {
+                a_completed_message_is_shown_for_as_long_as_its_queue_keeps_it
                 each_message_is_counted_in_exactly_one_place
                 waiting_messages_change_their_name_when_they_come_due
                 the_backlog_says_when_it_is_due_and_how_often_it_failed

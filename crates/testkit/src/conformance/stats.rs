@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use sickbay_core::message::Status;
-use sickbay_core::{Failure, Reason};
+use sickbay_core::{Failure, QueuePolicy, Reason};
 
 use super::bench::{Bench, code, good, message, queue, retrying, seconds};
 use crate::fixture::{Fixture, check_sums};
@@ -108,4 +108,27 @@ pub async fn figures_of_an_unknown_queue_are_refused(f: &mut dyn Fixture) {
     assert_eq!(code(bench.store().purge(&nowhere, 1).await), "SB0001");
     assert_eq!(code(bench.store().set_paused(&nowhere, true).await), "SB0001");
     assert_eq!(good(bench.store().queues().await).len(), 1, "asking made no queue");
+}
+
+/// Rule 32.
+pub async fn a_completed_message_is_shown_for_as_long_as_its_queue_keeps_it(f: &mut dyn Fixture) {
+    let policy = QueuePolicy { keep_completed: seconds(60), ..retrying(3, 0) };
+    let bench = Bench::with(f, policy).await;
+    let ids: Vec<_> =
+        bench.push_all(vec![message("a"), message("b")]).await.iter().map(|pushed| pushed.id()).collect();
+    let held = bench.lease(2).await;
+    bench.done(&held[0]).await;
+    bench.fail(&held[1], Failure::transient("not yet")).await;
+    let again = bench.lease_one().await;
+    bench.done(&again).await;
+    let (plain, retried) = (bench.view(ids[0]).await, bench.view(ids[1]).await);
+    assert_eq!((plain.status, retried.status), (Status::Completed, Status::Completed));
+    assert_eq!((plain.message.payload.as_ref(), plain.counters.deliveries), (b"a".as_slice(), 1));
+    assert_eq!((retried.counters.deliveries, retried.history.len()), (2, 1));
+    assert_eq!(bench.stats().await.completed, 2);
+    bench.advance(60).await;
+    for id in ids {
+        let prefix = id.to_string().parse().unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(good(bench.store().find(prefix).await), None, "its time is over");
+    }
 }

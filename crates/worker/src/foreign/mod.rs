@@ -5,10 +5,15 @@ mod metadata;
 mod said;
 mod wait;
 
-pub(crate) use metadata::{Spelling, facts, header, headers, trace_context};
+#[cfg(feature = "http")]
+pub(crate) use metadata::header;
+pub(crate) use metadata::{Spelling, facts, headers, trace_context};
+#[cfg(feature = "http")]
+pub(crate) use said::read_object;
 #[cfg(feature = "exec")]
-pub(crate) use said::read_last_line;
-pub(crate) use said::{Said, StageList, read_object, unreadable};
+pub(crate) use said::{StageList, read_last_line};
+pub(crate) use said::{Said, unreadable};
+#[cfg(feature = "exec")]
 pub(crate) use wait::Wait;
 
 use sickbay_core::Stages;

@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sickbay_core::{Kind, MessageType, QueuePolicy, Reason, StreamKey};
+use sickbay_core::{Kind, MessageType, Reason, StreamKey};
 use sickbay_testkit::ManualClock;
 use sickbay_worker::http::HttpHandler;
 use sickbay_worker::{Answer, Handler};
@@ -306,7 +306,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
 async fn a_queue_with_an_endpoint_completes_retries_and_quarantines() {
     let endpoint = Endpoint::start();
     for (path, completed, failed, dead) in [("silent/200", 1, 0, 0), ("status/503", 0, 1, 0), ("status/422", 0, 0, 1)] {
-        let scene = Scene::new(QueuePolicy::default()).await;
+        let scene = Scene::with_attempts(2).await;
         scene.push("{}").await;
         let url = format!("http://localhost:{}/{path}", endpoint.port);
         let _running = scene.worker(HttpHandler::new(&url, scene.clock()).unwrap()).start();

@@ -79,8 +79,8 @@ async fn the_line_says_everything_and_the_bytes_are_exact() {
         "time_budget_ms": 40_000, "headers": {"a": "1\n2"}, "payload": "show",
     });
     assert_eq!(seen, expected);
-    let long = format!("say {{\"error\": \"{}\"}}", "ü\\n".repeat(300_000));
-    assert_eq!(failure(handle(&pool, &clock, long).await).error, "ü\n".repeat(300_000));
+    let long = format!("say {{\"error\": \"{}\"}}", "ü\\n".repeat(100_000));
+    assert!(failure(handle(&pool, &clock, long).await).error == "ü\n".repeat(100_000));
     assert_eq!(pool.stats().started, 1);
 }
 
@@ -334,7 +334,7 @@ async fn a_queue_with_a_pool_completes_all_but_the_killers() {
 
 #[tokio::test]
 async fn an_overrun_in_a_pool_is_counted_as_one_and_keeps_the_last_words() {
-    let policy = QueuePolicy { time_budget: BUDGET, ..QueuePolicy::default() };
+    let policy = QueuePolicy { time_budget: BUDGET, lease: 10 * BUDGET, ..QueuePolicy::default() };
     let scene = Scene::new(policy).await;
     let mut fifo = Fifo::new();
     let id = scene.push("hang").await;

@@ -238,10 +238,12 @@ impl<'a> Life<'a> {
 
     /// Sees to what the program had in hand. Only a message that was alone in it is charged.
     pub(super) fn bury(self, ending: &Ending) {
-        let Self { pool, seat, process, out, in_hand, .. } = self;
+        let Self { pool, seat, process, out, in_hand, answered, .. } = self;
         let mut held: Vec<Held> = in_hand.into_values().collect();
         held.sort_unstable_by_key(|held| held.job.ticket);
-        let (reached, unseen): (Vec<Held>, Vec<Held>) = held.into_iter().partition(|held| out.reached(held.from));
+        // A program that never answers may not even read. Its messages are told why, one at a time.
+        let is_reached = |held: &Held| !answered || out.reached(held.from);
+        let (reached, unseen): (Vec<Held>, Vec<Held>) = held.into_iter().partition(is_reached);
         let how = describe_ending(ending);
         let alone = match ending {
             Ending::Overdue => reached.len() == 1 && reached.iter().all(|held| !held.shared),

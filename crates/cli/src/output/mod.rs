@@ -1,0 +1,94 @@
+//! What people and programs see: text, tables and JSON on stdout, everything else on stderr.
+
+mod failure;
+mod table;
+mod text;
+
+use std::io::{IsTerminal as _, Write as _};
+
+use serde::Serialize;
+
+pub(crate) use failure::{Exit, Failure, Result};
+pub(crate) use table::Table;
+pub(crate) use text::{ago, block, count, escape, excerpt, plural, words};
+
+/// When colours are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Color {
+    /// On a terminal, unless `NO_COLOR` is set.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Where and how a command prints.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    /// One JSON document instead of text.
+    pub(crate) json: bool,
+    /// Only what was asked for, and errors.
+    pub(crate) quiet: bool,
+    /// Escape sequences are welcome.
+    pub(crate) colour: bool,
+    /// How wide the terminal is; `None` if stdout is none.
+    pub(crate) width: Option<usize>,
+}
+
+impl Output {
+    pub(crate) fn new(json: bool, quiet: bool, color: Color) -> Self {
+        let terminal = std::io::stdout().is_terminal();
+        let colour = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+        };
+        let width = terminal
+            .then(|| terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).max(40)));
+        Self { json, quiet, colour, width }
+    }
+
+    /// Prints what was asked for: the value as JSON, or the text that it is made into.
+    pub(crate) fn answer<T: Serialize>(&self, value: &T, text: impl FnOnce(&Self) -> String) -> Result<()> {
+        if !self.json {
+            return self.print(&text(self));
+        }
+        let json = serde_json::to_string_pretty(value)
+            .map_err(|error| Failure::new(Exit::Failed, format!("the answer is no JSON: {error}")))?;
+        self.print(&format!("{json}\n"))
+    }
+
+    /// Prints on stdout. A reader that has gone away, such as `head`, is no failure.
+    pub(crate) fn print(&self, text: &str) -> Result<()> {
+        let mut out = std::io::stdout().lock();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+                Err(Failure::new(Exit::Failed, format!("stdout cannot be written: {error}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Says something by the way, on stderr.
+    pub(crate) fn say(&self, text: &str) {
+        if !self.quiet {
+            // Nobody listens to stderr: nothing to be done about it.
+            drop(writeln!(std::io::stderr(), "{text}"));
+        }
+    }
+
+    /// Draws a line over the last one, on a terminal only. An empty one clears it.
+    pub(crate) fn progress(&self, line: &str) {
+        let mut err = std::io::stderr();
+        if !self.quiet && !self.json && err.is_terminal() {
+            drop(write!(err, "\r\x1b[2K{line}").and_then(|()| err.flush()));
+        }
+    }
+
+    /// Bold, where that is welcome.
+    pub(crate) fn bold(&self, text: &str) -> String {
+        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
