@@ -1,47 +1,31 @@
 //! The binary `sickbay`: arguments, wiring, printing.
 
+mod command;
 mod demo;
+mod output;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser as _;
 
-/// A durable queue in which no failing message blocks the others, gets lost or is forgotten.
-#[derive(Parser)]
-#[command(name = "sickbay", version, max_term_width = 100)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Pays 10,000 orders, some of them poisonous, and shows what became of each
-    Demo(demo::Arguments),
-    /// The worker process of the demo
-    #[command(hide = true)]
-    DemoWorker(demo::WorkerArguments),
-}
+use command::{Arguments, Env};
+use output::{Failure, Output};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let out = Output::new(arguments.options.json, arguments.options.quiet, arguments.options.color);
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(&error.into()),
+        Err(error) => return fail(&Failure::from(anyhow::Error::from(error)), &out),
     };
-    let result = runtime.block_on(async {
-        match arguments.command {
-            Command::Demo(arguments) => demo::run(arguments).await,
-            Command::DemoWorker(arguments) => demo::work(arguments).await,
-        }
-    });
-    match result {
+    let env = Env { options: arguments.options, out };
+    match runtime.block_on(arguments.command.run(&env)) {
         Ok(code) => code,
-        Err(error) => fail(&error),
+        Err(failure) => fail(&failure, &out),
     }
 }
 
-fn fail(error: &anyhow::Error) -> ExitCode {
-    eprintln!("sickbay: {error:#}");
-    ExitCode::FAILURE
+fn fail(failure: &Failure, out: &Output) -> ExitCode {
+    failure.report(out);
+    failure.exit.into()
 }

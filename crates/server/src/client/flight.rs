@@ -8,6 +8,7 @@ use axum::http::Method;
 use tokio::runtime::Handle;
 
 use super::connection::Unanswered;
+use super::pool::TRIES_MAX;
 use super::{Answered, Call, Client, Connection};
 use crate::wire::Problem;
 use crate::wire::exchange::{Decided, Decision, Exchange, Exchanged};
@@ -24,7 +25,7 @@ impl Client {
         };
         let waits = exchange.settlements.is_empty();
         let mut request = pool.request(call)?;
-        loop {
+        for _ in 0..TRIES_MAX {
             let mut connection = pool.take().await?;
             let hang_up: Box<dyn FnOnce() + Send> = Box::new(connection.hang_up());
             let asked = async move { connection.ask(request).await.map(|answered| (answered, connection)) };
@@ -43,6 +44,7 @@ impl Client {
                 Err(Unanswered::Lost(problem)) => return Err(problem),
             }
         }
+        Err(Problem::gone("it hangs up before it is asked"))
     }
 }
 

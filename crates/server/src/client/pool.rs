@@ -15,7 +15,7 @@ use crate::wire::Problem;
 /// So many connections are kept while nobody uses them.
 const IDLE_MAX: usize = 64;
 /// A request that never left is tried so often.
-const TRIES_MAX: usize = 3;
+pub(super) const TRIES_MAX: usize = 3;
 
 /// The connections to one owner.
 pub(crate) struct Pool {

@@ -56,13 +56,14 @@ impl Owner {
 
     /// Lets everything else run until the message is what it should become.
     async fn becomes(&self, id: MessageId, wanted: impl Fn(&MessageView) -> bool) -> MessageView {
-        loop {
+        for _ in 0..1_000_000 {
             let view = self.view(id).await;
             if wanted(&view) {
                 return view;
             }
             tokio::task::yield_now().await;
         }
+        panic!("it never did: {:#?}", self.view(id).await);
     }
 }
 

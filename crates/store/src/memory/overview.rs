@@ -36,8 +36,10 @@ impl State {
 
     pub(super) fn find(&self, prefix: IdPrefix, now: Timestamp) -> Result<Option<MessageView>, StoreError> {
         door::check_prefix(prefix, self.last)?;
-        let kept = |id: &MessageId| self.kept.get(id).filter(|(_, until)| *until > now).map(|(record, _)| record);
-        let mut known = prefix.numbers(self.last).filter_map(|id| self.messages.get(&id).or_else(|| kept(&id)));
+        let kept =
+            |id: &MessageId| self.kept.get(id).filter(|(_, until)| *until > now).map(|(record, _)| record);
+        let mut known =
+            prefix.numbers(self.last).filter_map(|id| self.messages.get(&id).or_else(|| kept(&id)));
         let Some(record) = known.next() else { return Ok(None) };
         if let Some(second) = known.next() {
             return Err(door::ambiguous_prefix(record.message.id, second.message.id));

@@ -172,7 +172,12 @@ impl Tx<'_> {
                 self.queue(queue_no)?.bands[index].cursor = position.last;
                 return Ok(());
             }
-            self.merge(Candidates { more_due, more_fresh: last.is_some(), due, fresh }, max, run_max, gathered)?;
+            self.merge(
+                Candidates { more_due, more_fresh: last.is_some(), due, fresh },
+                max,
+                run_max,
+                gathered,
+            )?;
             if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
                 return Ok(());
             }

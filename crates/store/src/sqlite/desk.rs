@@ -157,7 +157,10 @@ impl Tx<'_> {
         if !message.in_waiting && message.stream.is_none() {
             // A cursor would come upon it: it moves to where none goes.
             message.place = Place::parked(place.band(), number);
-            self.execute("UPDATE message SET place = ?2 WHERE place = ?1", params![place.0, message.place.0])?;
+            self.execute(
+                "UPDATE message SET place = ?2 WHERE place = ?1",
+                params![place.0, message.place.0],
+            )?;
         }
         let stream = message.stream;
         self.queue(place.queue())?.tally().active += 1;

@@ -38,7 +38,8 @@ impl Tx<'_> {
 
     /// Removes what was kept long enough.
     pub(super) fn forget_completed(&mut self) -> Result<(), StoreError> {
-        let mut old = self.prepare("SELECT number, history FROM completed WHERE expires_at <= ?1 LIMIT ?2")?;
+        let mut old =
+            self.prepare("SELECT number, history FROM completed WHERE expires_at <= ?1 LIMIT ?2")?;
         let rows = old
             .query_map(params![self.now, EXPIRED_AT_ONCE], |row| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?.unwrap_or_default()))

@@ -12,7 +12,8 @@ use super::place::Place;
 use super::state::Leased;
 use crate::door;
 
-const COLUMNS: &str = "d.place, q.name, t.name, d.stream_key, d.set_aside, d.kind, d.reason, d.error, d.signature,
+const COLUMNS: &str =
+    "d.place, q.name, t.name, d.stream_key, d.set_aside, d.kind, d.reason, d.error, d.signature,
     d.deliveries, d.failures, d.facts, d.pushed_at, d.quarantined_at, d.discarded_at, d.payload_bytes, d.no";
 const TABLES: &str = "dead d JOIN queue q ON q.no = d.queue LEFT JOIN type t ON t.no = d.type";
 
@@ -156,7 +157,10 @@ fn read(row: &Row<'_>) -> Result<DeadLetter, StoreError> {
         queue: QueueName::new(text(1)?).map_err(damaged)?,
         message_type: maybe(2)?.and_then(|name| MessageType::new(name).ok()),
         stream: maybe(3)?.and_then(|key| StreamKey::new(key).ok()),
-        set_aside: set_asides.into_iter().find(|known| known.as_str() == set_aside).unwrap_or(SetAside::Operator),
+        set_aside: set_asides
+            .into_iter()
+            .find(|known| known.as_str() == set_aside)
+            .unwrap_or(SetAside::Operator),
         kind: text(5)?.parse().map_err(damaged)?,
         reason: text(6)?.parse().map_err(damaged)?,
         error: door::first_line(&text(7)?),

@@ -81,7 +81,9 @@ impl<'a> Unpacker<'a> {
 pub(super) fn pack_facts(message: &Leased) -> Vec<u8> {
     let c = &message.counters;
     let mut packer = Packer(Vec::with_capacity(24));
-    for number in [c.crashes, c.charges, c.releases, c.expiries, c.replays, c.earlier, u32::from(message.stages.bits())] {
+    for number in
+        [c.crashes, c.charges, c.releases, c.expiries, c.replays, c.earlier, u32::from(message.stages.bits())]
+    {
         packer.number(u64::from(number));
     }
     packer.number(message.cause.map_or(0, cause_code) as u64);
@@ -94,14 +96,9 @@ pub(super) fn unpack_facts(packed: &[u8], message: &mut Leased) {
     let mut unpacker = Unpacker(packed);
     let mut next = || unpacker.number().unwrap_or(0);
     let c = &mut message.counters;
-    for slot in [
-        &mut c.crashes,
-        &mut c.charges,
-        &mut c.releases,
-        &mut c.expiries,
-        &mut c.replays,
-        &mut c.earlier,
-    ] {
+    for slot in
+        [&mut c.crashes, &mut c.charges, &mut c.releases, &mut c.expiries, &mut c.replays, &mut c.earlier]
+    {
         *slot = next() as u32;
     }
     message.stages = Stages::from_bits(next() as u16);

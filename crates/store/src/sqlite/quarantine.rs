@@ -19,7 +19,8 @@ use super::state::Leased;
 use super::tx::{Tx, at_hand};
 use crate::door::{self, Act};
 
-const INSERT_DEAD: &str = "INSERT INTO dead (place, queue, type, stream_key, set_aside, kind, reason, signature, error,
+const INSERT_DEAD: &str =
+    "INSERT INTO dead (place, queue, type, stream_key, set_aside, kind, reason, signature, error,
     deliveries, failures, facts, history, last_delivery, pushed_at, quarantined_at, payload_bytes, no)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)";
 
@@ -152,7 +153,7 @@ impl Tx<'_> {
             let why = "its stored bytes are damaged; they are not the bytes that were pushed".to_owned();
             return Ok(Replayed::Refused { why });
         }
-        let place = self.unearth(&grave, row, queue, replay)?;
+        let place = self.unearth(&grave, &row, queue, replay)?;
         let mut message = Leased {
             counters: grave.message.counters.replayed(),
             cause: Some(Cause::Replayed),
@@ -192,7 +193,7 @@ impl Tx<'_> {
     fn unearth(
         &mut self,
         grave: &Grave,
-        row: MessageRow,
+        row: &MessageRow,
         queue: i64,
         replay: &Replay,
     ) -> Result<Place, StoreError> {
@@ -205,7 +206,10 @@ impl Tx<'_> {
             changed.stream = Some(self.stream_no(queue, key)?);
         }
         if let Some(payload) = &replay.payload {
-            self.execute("INSERT OR IGNORE INTO original VALUES (?1, ?2)", params![number as i64, &row.payload[..]])?;
+            self.execute(
+                "INSERT OR IGNORE INTO original VALUES (?1, ?2)",
+                params![number as i64, &row.payload[..]],
+            )?;
             changed.payload = payload.clone();
         }
         changed.checksum = changed.expected_checksum(number);

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use rusqlite::Row;
-use sickbay_core::message::Headers;
 use sickbay_core::Cause;
+use sickbay_core::message::Headers;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The immutable part of a message.

@@ -146,7 +146,7 @@ impl Tx<'_> {
                 self.queue(message.place.queue())?.tally().failures += 1;
                 self.note_failure(&mut message, AttemptEnd::Failed, &failure, &ending)?;
                 let available = self.queue(message.place.queue())?.policy.ordering == Ordering::Available;
-                return self.park(message, ending.cascade || available);
+                return self.park(&message, ending.cascade || available);
             }
             Decision::Release { after } => {
                 counters.releases += 1;
@@ -162,7 +162,7 @@ impl Tx<'_> {
                 self.write_attempt(&mut message, AttemptEnd::LeaseExpired, None, &ending)?;
             }
         }
-        self.park(message, false)
+        self.park(&message, false)
     }
 
     fn note_failure(
@@ -177,7 +177,7 @@ impl Tx<'_> {
     }
 
     /// A message waits again.
-    fn park(&mut self, message: Leased, defer: bool) -> Result<(), StoreError> {
+    fn park(&mut self, message: &Leased, defer: bool) -> Result<(), StoreError> {
         self.queue(message.place.queue())?.tally().active -= 1;
         let mut state = 0;
         if let Some((stream, deferred)) = message.stream {
@@ -188,7 +188,7 @@ impl Tx<'_> {
             self.set_entry_due(stream, number, message.due_at)?;
             state = if deferred || defer { 0 } else { 3 };
         }
-        self.put_waiting(&message, state)
+        self.put_waiting(message, state)
     }
 
     /// A message is done.
@@ -247,7 +247,7 @@ impl Tx<'_> {
             message.suspect = true;
             let failure = crate::door::crashed(evidence);
             self.note_failure(&mut message, AttemptEnd::Crashed, &failure, &ending)?;
-            self.park(message, false)?;
+            self.park(&message, false)?;
         }
         match stream {
             Some((stream, _)) => self.unlease_stream(stream),

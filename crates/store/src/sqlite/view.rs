@@ -8,8 +8,7 @@ use sickbay_core::id::IdPrefix;
 use sickbay_core::message::Status;
 use sickbay_core::quarantine::{Attempt, MessageView};
 use sickbay_core::{
-    Key, Message, MessageId, MessageType, Priority, QueueName, StoreError, StreamKey,
-    Timestamp,
+    Key, Message, MessageId, MessageType, Priority, QueueName, StoreError, StreamKey, Timestamp,
 };
 
 use super::failure::Translate;
@@ -280,7 +279,8 @@ fn history(connection: &Connection, packed: &[u8]) -> Result<Vec<Attempt>, Store
     let mut attempts = Vec::new();
     for (mut attempt, trace) in entries(packed) {
         if let (Some(failure), Some(hash)) = (&mut attempt.failure, trace) {
-            let tail: Option<String> = statement.query_row([hash], |row| row.get(0)).optional().translated()?;
+            let tail: Option<String> =
+                statement.query_row([hash], |row| row.get(0)).optional().translated()?;
             failure.error.push_str(&tail.unwrap_or_default());
         }
         attempts.push(attempt);

@@ -17,7 +17,8 @@ const INSERT_WAITING: &str = "INSERT OR REPLACE INTO waiting
     (place, number, band, state, due_at, type, claim, deliveries, failures, suspect, facts, history)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)";
 /// Writes the row of a message that was leased and has one.
-const UPDATE_WAITING: &str = "UPDATE waiting SET number = ?2, band = ?3, state = ?4, due_at = ?5, type = ?6, claim = NULL,
+const UPDATE_WAITING: &str =
+    "UPDATE waiting SET number = ?2, band = ?3, state = ?4, due_at = ?5, type = ?6, claim = NULL,
     deliveries = ?7, failures = ?8, suspect = ?9, facts = ?10, history = ?11 WHERE place = ?1";
 
 /// The columns that [`read_waiting`] reads, in its order.
@@ -68,7 +69,10 @@ impl Tx<'_> {
         if state == 5
             && let Some(row) = message.row.as_deref()
         {
-            let taken = Taken { lease: Leased { in_waiting: true, in_memory: true, row: None, ..message.clone() }, row: row.clone() };
+            let taken = Taken {
+                lease: Leased { in_waiting: true, in_memory: true, row: None, ..message.clone() },
+                row: row.clone(),
+            };
             let key = (message.place.band().0 & 15, message.due_at, message.place.number());
             self.queue(message.place.queue())?.ready.insert(key, taken);
         }
@@ -119,7 +123,9 @@ impl Tx<'_> {
     pub(super) fn drop_waiting(&mut self, message: &Leased) -> Result<(), StoreError> {
         if message.in_waiting {
             let sql = "DELETE FROM waiting WHERE place = ?1";
-            at_hand(&mut self.hot.delete_waiting, self.connection, sql)?.execute([message.place.0]).translated()?;
+            at_hand(&mut self.hot.delete_waiting, self.connection, sql)?
+                .execute([message.place.0])
+                .translated()?;
             self.forget_candidate(message.place, message.due_at)?;
         }
         Ok(())
