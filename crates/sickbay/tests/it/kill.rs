@@ -2,18 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use sickbay::{MessageId, QueueName, Sickbay};
 
-/// An example of this crate; `cargo test` builds them all.
-fn example(name: &str) -> PathBuf {
-    let tests = std::env::current_exe().unwrap();
-    let built = tests.parent().and_then(Path::parent).unwrap().join("examples").join(name);
-    assert!(built.exists(), "{} is missing; build the examples first", built.display());
-    built
-}
+use crate::examples::example;
 
 /// Starts the service, lets it push so many messages, and kills it. What it said was pushed is added.
 fn live_and_die(store: &Path, lines: usize, pushed: &mut Vec<MessageId>) {

@@ -1,3 +1,4 @@
 //! Tests of the whole library, in one program.
 
+mod examples;
 mod kill;
