@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 
 use crate::growth::Scale;
+use crate::work::Arrival;
 
 const FULL: Scale = Scale {
     backlog: 5_000_000,
@@ -40,7 +41,7 @@ fn main() -> Result<()> {
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
     let wanted = |id: &str| only.is_empty() || only.contains(&id);
     let mut figures = Map::new();
-    for id in ["P1", "P2", "P3", "P4", "P5", "P7", "P8", "P10"].into_iter().filter(|id| wanted(id)) {
+    for id in ["P1", "P2", "P3", "P4", "P5", "P7", "P8", "P8_bulk", "P10"].into_iter().filter(|id| wanted(id)) {
         eprintln!("measuring {id} …");
         figures.insert(id.to_owned(), runtime.block_on(measure(id, quick))?);
     }
@@ -88,9 +89,10 @@ async fn pair(id: &str, folder: &Path, quick: bool) -> Result<(f64, f64)> {
             let own = lifecycle::push_rate(folder, if id == "P2" { 64 } else { 1 }, time).await?;
             (own, (disk + disk::fdatasync_rate(folder, Duration::from_secs(1))?) / 2.0)
         }
-        "P8" => {
-            let healthy = work::failure_time(folder, count / 5, false).await?;
-            (work::failure_time(folder, count / 5, true).await? * 1e6, healthy * 1e6)
+        "P8" | "P8_bulk" => {
+            let arrival = if id == "P8" { Arrival::Service } else { Arrival::Bulk };
+            let healthy = work::failure_time(folder, count / 5, false, arrival).await?;
+            (work::failure_time(folder, count / 5, true, arrival).await? * 1e6, healthy * 1e6)
         }
         other => bail!("there is no measurement {other}"),
     })

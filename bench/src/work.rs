@@ -84,8 +84,17 @@ pub(crate) async fn latency(folder: &Path, time: Duration) -> Result<(f64, f64)>
     Ok((at(0.5), at(0.99)))
 }
 
-/// Seconds to push `count` messages and settle them, of which every tenth fails three times, or none does.
-pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Result<f64> {
+/// How the messages come in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// As in a service: 64 tasks push one message at a time and await its commit, while the worker works.
+    Service,
+    /// In batches of a thousand, all of them before the worker starts.
+    Bulk,
+}
+
+/// Seconds until `count` messages are pushed and settled, of which every tenth fails three times, or none does.
+pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool, arrival: Arrival) -> Result<f64> {
     let policy = QueuePolicy::with_retry(RetryPolicy::cooldown(3, Duration::ZERO));
     let store = store(folder, &format!("failures-{poison}.db"), policy).await?;
     let messages: Vec<NewMessage> = (0..count)
@@ -94,10 +103,6 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Res
             if poison && n % 10 == 0 { message.header("poison", "yes") } else { message }
         })
         .collect();
-    let begin = Instant::now();
-    for part in messages.chunks(1000) {
-        store.push(part.to_vec()).await?;
-    }
     let done = Arc::new(AtomicU64::new(0));
     let seen = done.clone();
     let handler = move |ctx: Context| {
@@ -106,18 +111,35 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool) -> Res
             seen.fetch_add(1, Ordering::Relaxed);
         }
         async move {
-            if fails {
-                Verdict::retry(Failure::transient("bank unavailable, request 42"))
-            } else {
-                Verdict::done()
-            }
+            if fails { Verdict::retry(Failure::transient("bank unavailable, request 42")) } else { Verdict::done() }
         }
     };
-    let running = worker(&store, handler)?.concurrency(512).prefetch(1024).start();
+    let worker = worker(&store, handler)?.concurrency(512).prefetch(1024);
+    let begin = Instant::now();
+    let running = match arrival {
+        Arrival::Bulk => {
+            push_all(&store, &messages, 1000).await?;
+            worker.start()
+        }
+        Arrival::Service => {
+            let running = worker.start();
+            let parts = messages.chunks(messages.len().div_ceil(64)).map(<[NewMessage]>::to_vec);
+            let store = &store;
+            futures::future::try_join_all(parts.map(|part| async move { push_all(store, &part, 1).await })).await?;
+            running
+        }
+    };
     drained(&store, count, &done).await?;
     let seconds = begin.elapsed().as_secs_f64();
     running.stop().await;
     Ok(seconds)
+}
+
+async fn push_all(store: &SqliteStore, messages: &[NewMessage], batch: usize) -> Result<()> {
+    for part in messages.chunks(batch) {
+        store.push(part.to_vec()).await?;
+    }
+    Ok(())
 }
 
 /// What this process holds in memory while a worker is idle, or after it has worked on a backlog, in megabytes.

@@ -1,19 +1,97 @@
 //! How many messages programs handle per second: a pool of Python programs that answer at once, and one
-//! process per message beside it. From a queue in memory, 256 bytes a message.
+//! process per message beside it. Prepared deliveries of 256 bytes, so that no store is
+//! measured.
 //!
 //! `cargo run --release -p sickbay-worker --features exec --example pool_rate [messages] [programs] [window]`
 
 use std::error::Error;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use sickbay_core::port::{Desk, ProcessId, Pusher};
-use sickbay_core::{Clock, NewMessage, QueueName, QueuePolicy, WorkerName};
-use sickbay_store::{MemoryStore, SystemClock};
+use async_trait::async_trait;
+use sickbay_core::port::{Source, SourceError, Turn};
+use sickbay_core::settlement::Settled;
+use sickbay_core::stats::TypeGate;
+use sickbay_core::{
+    Clock, Counters, Decision, Delivery, Key, Lease, LeaseToken, Message, MessageId, MessageType, Priority,
+    QueueName, QueuePolicy, Settlement, Stages,
+};
+use sickbay_store::SystemClock;
 use sickbay_worker::exec::{ExecHandler, ExecPool, Program};
-use sickbay_worker::{Context, Handler, StoreSource, Worker};
+use sickbay_worker::{Handler, Worker};
 use tokio::sync::Notify;
+
+/// Hands out what was prepared; tells when all of it is done.
+struct Prepared {
+    deliveries: Mutex<Vec<Delivery>>,
+    left: Mutex<usize>,
+    finished: Notify,
+}
+
+#[async_trait]
+impl Source for Prepared {
+    async fn turn(&self, turn: Turn) -> Result<(Vec<Settled>, Vec<Delivery>), SourceError> {
+        let taken = {
+            let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+            let from = deliveries.len().saturating_sub(turn.want as usize);
+            deliveries.split_off(from)
+        };
+        let left = {
+            let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = |settlement: &&Settlement| matches!(settlement.decision, Decision::Complete);
+            *left -= turn.settlements.iter().filter(done).count();
+            *left
+        };
+        if left == 0 {
+            self.finished.notify_one();
+        }
+        if taken.is_empty() && turn.settlements.is_empty() {
+            std::future::pending::<()>().await;
+        }
+        Ok((vec![Settled::Applied; turn.settlements.len()], taken))
+    }
+
+    async fn renew(&self, _: Vec<LeaseToken>, _: Duration) -> Result<Vec<LeaseToken>, SourceError> {
+        Ok(Vec::new())
+    }
+
+    async fn policy(&self) -> Result<Arc<QueuePolicy>, SourceError> {
+        Ok(Arc::default())
+    }
+
+    async fn set_type_gate(&self, _: &MessageType, _: TypeGate) -> Result<(), SourceError> {
+        Ok(())
+    }
+
+    async fn is_done(&self, _: &Key) -> Result<bool, SourceError> {
+        Ok(false)
+    }
+}
+
+fn prepare(count: u64, clock: &dyn Clock) -> Result<Vec<Delivery>, Box<dyn Error>> {
+    let queue = QueueName::new("rate")?;
+    let payload = bytes::Bytes::from(format!("{{\"text\": \"{}\"}}", "x".repeat(244)));
+    let delivery = |number| {
+        let id = MessageId::from_number(number)?;
+        let message = Message {
+            id,
+            queue: queue.clone(),
+            message_type: None,
+            stream: None,
+            key: None,
+            priority: Priority::default(),
+            pushed_at: clock.now(),
+            deadline_at: None,
+            headers: Vec::new(),
+            payload: payload.clone(),
+        };
+        let token = LeaseToken { epoch: 1, claim: number, message: id };
+        let lease = Lease { token, expires_at: clock.now().plus(Duration::from_secs(600)) };
+        let counters = Counters { deliveries: 1, ..Counters::default() };
+        Some(Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false })
+    };
+    Ok((1..=count).filter_map(delivery).collect())
+}
 
 /// How long a worker takes to get through so many messages with this handler.
 #[expect(clippy::disallowed_methods, reason = "it measures the machine")]
@@ -23,29 +101,14 @@ async fn measure(
     concurrency: u32,
     clock: Arc<dyn Clock>,
 ) -> Result<Duration, Box<dyn Error>> {
-    let store = Arc::new(MemoryStore::new(Arc::clone(&clock)));
-    let queue = QueueName::new("rate")?;
-    store.define_queue(&queue, QueuePolicy::default()).await?;
-    let payload = format!("{{\"text\": \"{}\"}}", "x".repeat(244));
-    for _ in 0..count.div_ceil(1000) {
-        store.push(vec![NewMessage::new(queue.clone(), payload.clone()); 1000]).await?;
-    }
-    let (handled, finished) = (Arc::new(AtomicU64::new(0)), Arc::new(Notify::new()));
-    let told = Arc::clone(&finished);
-    let counted = move |ctx: Context| {
-        let (handler, handled, told) = (Arc::clone(&handler), Arc::clone(&handled), Arc::clone(&told));
-        async move {
-            let answer = handler.handle(ctx).await;
-            if handled.fetch_add(1, Ordering::Relaxed) + 1 == count {
-                told.notify_one();
-            }
-            answer
-        }
-    };
-    let source = StoreSource::new(store, queue, WorkerName::new("rate")?, ProcessId(1));
+    let source = Arc::new(Prepared {
+        deliveries: Mutex::new(prepare(count, clock.as_ref())?),
+        left: Mutex::new(count as usize),
+        finished: Notify::new(),
+    });
     let began = Instant::now();
-    let running = Worker::new(Arc::new(source), counted, clock).concurrency(concurrency).start();
-    finished.notified().await;
+    let running = Worker::new(source.clone(), handler, clock).concurrency(concurrency).start();
+    source.finished.notified().await;
     let took = began.elapsed();
     running.stop().await;
     Ok(took)

@@ -9,6 +9,7 @@
 //!    at once; what does not goes to runners. `hands` – what the worker holds. `keeper` – keeps its leases.
 //! 4. [`Worker`] and [`Running`] – how it is started and stopped.
 //! 5. [`StoreSource`] – our own queues as a source, [`Supervisor`] – a worker as a child process.
+//! 6. `exec` and `http`, behind features of the same names – handlers without Rust: programs and endpoints.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -32,12 +33,18 @@
 mod answer;
 mod attend;
 mod context;
+#[cfg(all(feature = "exec", unix))]
+pub mod exec;
 mod execute;
 mod flag;
+#[cfg(any(all(feature = "exec", unix), feature = "http"))]
+mod foreign;
 mod guarded;
 mod handler;
 mod hands;
 mod held;
+#[cfg(feature = "http")]
+pub mod http;
 mod keeper;
 mod lane;
 mod rules;

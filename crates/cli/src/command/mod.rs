@@ -39,7 +39,7 @@ pub(crate) struct Arguments {
 
 const AFTER_HELP: &str = "\
 Begin with `sickbay demo`, or with `sickbay init` and `sickbay serve`.
-`sickbay exit-codes` lists the exit codes, `sickbay explain CODE` explains an error.";
+`sickbay help exit-codes` lists the exit codes, `sickbay explain CODE` explains an error.";
 
 /// What every command can be told.
 #[derive(clap::Args)]
@@ -60,7 +60,15 @@ pub(crate) struct Options {
     #[arg(short, long, global = true, help_heading = "Global options")]
     pub(crate) quiet: bool,
     /// When to use colours
-    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN", hide_possible_values = true, help_heading = "Global options")]
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        default_value_t,
+        value_name = "WHEN",
+        hide_possible_values = true,
+        help_heading = "Global options"
+    )]
     pub(crate) color: Color,
 }
 
@@ -106,6 +114,7 @@ pub(crate) enum Command {
     /// Explain an error code
     Explain(explain::Arguments),
     /// List the exit codes
+    #[command(after_help = exit_codes::text())]
     ExitCodes,
     /// Pay 10,000 orders, some of them poisonous, and show what became of each
     Demo(demo::Arguments),

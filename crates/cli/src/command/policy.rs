@@ -74,7 +74,11 @@ impl Command {
                 let policy = Policy::from(find(&queue, env).await?);
                 env.out.answer(&policy, |_| {
                     let text = serde_json::to_string_pretty(&policy).unwrap_or_default();
-                    format!("{queue}: {}\n{}\n", describe(&policy.retry.into()), crate::output::block(&text, "").trim_end())
+                    format!(
+                        "{queue}: {}\n{}\n",
+                        describe(&policy.retry.into()),
+                        crate::output::block(&text, "").trim_end()
+                    )
                 })?;
                 Ok(Exit::Done)
             }

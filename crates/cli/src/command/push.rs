@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use sickbay::core::message::Priority;
 use sickbay::{Key, MessageType, NewMessage, QueueName, StreamKey};
+use sickbay_server::Client;
 use sickbay_server::wire::message::{LinesAnswer, Push};
 use sickbay_server::wire::{Problem, Span};
-use sickbay_server::Client;
 
 use super::Env;
 use super::reach::Missing;
@@ -81,7 +81,7 @@ pub(crate) async fn run(arguments: Arguments, env: &Env) -> Result {
         (None, None) => read_stdin(env)?,
     };
     let message = arguments.message(payload)?;
-    let client = env.client(Missing::Make).await?;
+    let client = env.client(Missing::MakeIfConfigured).await?;
     let answer = client.push(&Push { queue: None, messages: vec![message.into()] }).await?;
     env.out.answer(&answer, |out| {
         let text = answer.pushed.iter().map(|pushed| match pushed.duplicate {
@@ -128,7 +128,7 @@ async fn run_lines(arguments: &Arguments, env: &Env) -> Result {
         Some(path) => Box::new(std::io::BufReader::new(open(path)?)),
         None => Box::new(std::io::stdin().lock()),
     };
-    let client = env.client(Missing::Make).await?;
+    let client = env.client(Missing::MakeIfConfigured).await?;
     let mut lines = Lines { client: &client, queue: arguments.queue.as_ref(), total: LinesAnswer::default() };
     lines.skip(&mut input, arguments.skip)?;
     let sent = lines.send(&mut input, &env.out).await;
@@ -136,7 +136,8 @@ async fn run_lines(arguments: &Arguments, env: &Env) -> Result {
     sent?;
     let LinesAnswer { new, duplicates, .. } = lines.total;
     env.out.answer(&lines.total, |_| {
-        let known = if duplicates > 0 { format!(", {} known already", count(duplicates)) } else { String::new() };
+        let known =
+            if duplicates > 0 { format!(", {} known already", count(duplicates)) } else { String::new() };
         format!("{} pushed{known}\n", plural(new, "message"))
     })?;
     Ok(Exit::Done)
@@ -195,6 +196,8 @@ impl Lines<'_> {
         let before = self.total.lines_stored;
         if let Some(line) = problem.line {
             let told = problem.detail.strip_prefix(&format!("line {line}: ")).unwrap_or(&problem.detail);
+            // Within a line of JSON there is but one line.
+            let told = told.replacen("line 1, column", "column", 1);
             problem.detail = format!("line {}: {told}", before + line);
         }
         let stored = before + problem.lines_stored.unwrap_or(0);

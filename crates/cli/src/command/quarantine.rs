@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use sickbay::core::signature::Signature;
 use sickbay::{Clock as _, Kind, MessageType, QueueName, Reason, StreamKey, SystemClock, Timestamp};
+use sickbay_server::Client;
 use sickbay_server::wire::act::ReplayOne;
 use sickbay_server::wire::quarantine::{Bulk, BulkAnswer, DeadLetters, Filter, Query};
 use sickbay_server::wire::{Span, Time};
-use sickbay_server::Client;
 
 use super::Env;
 use super::message;
@@ -179,7 +179,8 @@ fn list(page: &DeadLetters, out: &Output) -> String {
         return String::new();
     }
     let now = SystemClock::new().now();
-    let mut table = Table::new(["ID", "QUEUE", "TYPE", "SET ASIDE", "REASON", "TRIES", "AGE", "SIGNATURE", "ERROR"]);
+    let mut table =
+        Table::new(["ID", "QUEUE", "TYPE", "SET ASIDE", "REASON", "TRIES", "AGE", "SIGNATURE", "ERROR"]);
     for row in &page.rows {
         table.row([
             row.short.clone(),
@@ -240,13 +241,16 @@ impl Selection {
             let message = format!("nothing is named: that would {verb} every dead letter");
             return Err(Failure::usage(message).hint(hint));
         }
-        let client = env.client(Missing::Fail).await?;
-        let counted = Filter { discarded, ..filter.clone() };
-        let query = Query { filter: counted, rows: Some(0), after: None, count: true };
-        let found = client.quarantine(&query).await?.count.unwrap_or(0);
-        if found > 0 && !self.yes {
-            ask(verb, found)?;
+        if !self.yes {
+            let counted = Filter { discarded, ..filter.clone() };
+            let query = Query { filter: counted, rows: Some(0), after: None, count: true };
+            // The store is closed again before somebody is asked: others must not wait for an answer.
+            let found = env.client(Missing::Fail).await?.quarantine(&query).await?.count.unwrap_or(0);
+            if found > 0 {
+                ask(verb, found)?;
+            }
         }
+        let client = env.client(Missing::Fail).await?;
         Ok((client, Bulk { filter: Some(filter), all: self.all, ..Bulk::default() }))
     }
 }

@@ -181,9 +181,10 @@ fn describe_queue(view: &QueueView, out: &Output) -> String {
 
 /// Whether messages are delivered.
 pub(super) fn state(stats: &QueueStats) -> String {
-    let held = stats.paused_types.iter().map(|held| {
-        format!("{} {}", held.message_type, crate::output::words(&held.gate))
-    });
+    let held = stats
+        .paused_types
+        .iter()
+        .map(|held| format!("{} {}", held.message_type, crate::output::words(&held.gate)));
     let held: Vec<String> = held.collect();
     match (stats.paused, held.is_empty()) {
         (true, _) => "paused".to_owned(),

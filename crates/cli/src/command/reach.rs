@@ -24,6 +24,8 @@ const TRY_EVERY: Duration = Duration::from_millis(50);
 pub(super) enum Missing {
     /// It is.
     Make,
+    /// It is if a configuration says which queues it has; otherwise it would be of no use.
+    MakeIfConfigured,
     /// It is a failure: somebody mistook its name.
     Fail,
 }
@@ -64,12 +66,16 @@ impl Env {
         let config = if wanted { self.config()? } else { None };
         let path = self.store_path(config.as_ref());
         let options = SqliteOptions::new(Arc::new(SystemClock::new())).log_bytes(0);
+        let missing = match missing {
+            Missing::MakeIfConfigured if config.is_none() => Missing::Fail,
+            missing => missing,
+        };
         match reach(&path, missing, &options).await? {
             Store::Other(client) => Ok(client),
             Store::Own(bay) => {
                 let client = Client::in_process(&Api::new(bay.store().clone()));
-                if let (Missing::Make, Some(config)) = (missing, &config) {
-                    define_missing(&client, config).await?;
+                if let Some(config) = config.filter(|_| missing != Missing::Fail) {
+                    define_missing(&client, &config).await?;
                 }
                 Ok(client)
             }
@@ -99,7 +105,7 @@ pub(super) async fn reach(path: &Path, missing: Missing, options: &SqliteOptions
         let owned = match Sickbay::open_with(path, options.clone()) {
             Ok(bay) => return Ok(Store::Own(bay)),
             Err(error) if error.code() == "SB0009" => error,
-            Err(error) => return Err(cannot_open(path, error)),
+            Err(error) => return Err(cannot_open(path, &error)),
         };
         let problem = match connect(path).await {
             Ok(client) => return Ok(Store::Other(client)),
@@ -133,10 +139,9 @@ async fn define_missing(client: &Client, config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn cannot_open(path: &Path, error: StoreError) -> Failure {
-    let folder_is_missing = path
-        .parent()
-        .is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+fn cannot_open(path: &Path, error: &StoreError) -> Failure {
+    let folder_is_missing =
+        path.parent().is_some_and(|folder| !folder.as_os_str().is_empty() && !folder.exists());
     let mut failure = Failure::from(error.clone());
     if matches!(error.kind(), ErrorKind::Stop | ErrorKind::TryAgain) {
         failure.exit = Exit::Unreachable;

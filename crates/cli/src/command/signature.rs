@@ -68,7 +68,8 @@ pub(crate) fn run(arguments: &Arguments, env: &Env) -> Result {
         })?;
         return Ok(Exit::Done);
     }
-    let lines: Vec<Line<'_>> = signed.iter().map(|(signature, text)| Line { signature: *signature, text }).collect();
+    let lines: Vec<Line<'_>> =
+        signed.iter().map(|(signature, text)| Line { signature: *signature, text }).collect();
     env.out.answer(&lines, |_| {
         let line = |line: &Line<'_>| format!("{}  {}\n", line.signature, crate::output::escape(line.text));
         lines.iter().map(line).collect()

@@ -48,7 +48,15 @@ fn table(stats: &Stats, out: &Output) -> String {
         return String::new();
     }
     let mut table = Table::new([
-        "QUEUE", "PENDING", "SCHEDULED", "RETRY", "ACTIVE", "DEAD", "COMPLETED", "PUSHED", "STATE",
+        "QUEUE",
+        "PENDING",
+        "SCHEDULED",
+        "RETRY",
+        "ACTIVE",
+        "DEAD",
+        "COMPLETED",
+        "PUSHED",
+        "STATE",
     ]);
     for queue in &stats.queues {
         let figures = &queue.stats;

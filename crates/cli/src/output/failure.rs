@@ -86,7 +86,7 @@ impl Failure {
 
     /// Configuration that is wrong.
     pub(crate) fn config(errors: &ConfigErrors, out: &Output, exit: Exit) -> Self {
-        let paint = if out.colour { Paint::Colour } else { Paint::Plain };
+        let paint = if out.colour_errors { Paint::Colour } else { Paint::Plain };
         let failure = Self::new(exit, errors.render(paint).trim_end());
         Self { is_laid_out: true, ..failure }
     }
@@ -96,7 +96,7 @@ impl Failure {
         let text = if self.is_laid_out {
             self.message.clone()
         } else {
-            let error = if out.colour { "\x1b[1;31merror\x1b[0m" } else { "error" };
+            let error = if out.colour_errors { "\x1b[1;31merror\x1b[0m" } else { "error" };
             let code = self.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
             format!("{error}: {}{code}", escape(&self.message))
         };
@@ -119,7 +119,9 @@ impl Failure {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let exit = match (problem.code.as_str(), problem.reaction) {
-            ("SB0006" | "SB0007" | "SB0008" | "SB0009" | "SB0020" | "SB0031" | "SB0032", _) => Exit::Unreachable,
+            ("SB0006" | "SB0007" | "SB0008" | "SB0009" | "SB0020" | "SB0031" | "SB0032", _) => {
+                Exit::Unreachable
+            }
             ("SB0026", _) => Exit::Failed,
             (_, Reaction::Invalid) => Exit::Usage,
             (_, Reaction::NotFound) => Exit::NotFound,

@@ -31,8 +31,10 @@ pub(crate) struct Output {
     pub(crate) json: bool,
     /// Only what was asked for, and errors.
     pub(crate) quiet: bool,
-    /// Escape sequences are welcome.
+    /// Escape sequences are welcome on stdout.
     pub(crate) colour: bool,
+    /// And on stderr.
+    pub(crate) colour_errors: bool,
     /// How wide the terminal is; `None` if stdout is none.
     pub(crate) width: Option<usize>,
 }
@@ -40,14 +42,16 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(json: bool, quiet: bool, color: Color) -> Self {
         let terminal = std::io::stdout().is_terminal();
-        let colour = match color {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let colour_on = |terminal: bool| match color {
             Color::Always => true,
             Color::Never => false,
-            Color::Auto => terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+            Color::Auto => terminal && wanted,
         };
+        let (colour, colour_errors) = (colour_on(terminal), colour_on(std::io::stderr().is_terminal()));
         let width = terminal
             .then(|| terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).max(40)));
-        Self { json, quiet, colour, width }
+        Self { json, quiet, colour, colour_errors, width }
     }
 
     /// Prints what was asked for: the value as JSON, or the text that it is made into.

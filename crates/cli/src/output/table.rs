@@ -47,7 +47,8 @@ fn line(cells: &[String], widths: &[usize], width_max: Option<usize>) -> String 
         if column > 0 {
             text.push_str("  ");
         }
-        let missing = " ".repeat(widths.get(column).copied().unwrap_or(0).saturating_sub(cell.chars().count()));
+        let missing =
+            " ".repeat(widths.get(column).copied().unwrap_or(0).saturating_sub(cell.chars().count()));
         let is_number = cell.bytes().all(|byte| byte.is_ascii_digit() || byte == b',');
         let (before, after) = if is_number { (missing.as_str(), "") } else { ("", missing.as_str()) };
         text.push_str(before);
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     fn out(width: Option<usize>) -> Output {
-        Output { json: false, quiet: false, colour: false, width }
+        Output { json: false, quiet: false, colour: false, colour_errors: false, width }
     }
 
     #[test]
@@ -77,10 +78,7 @@ mod tests {
         let mut table = Table::new(["NAME", "COUNT", "ERROR"]);
         table.row(["orders".to_owned(), "1,200".to_owned(), "boom".to_owned()]);
         table.row(["a".to_owned(), "7".to_owned(), String::new()]);
-        assert_eq!(
-            table.render(&out(None)),
-            "NAME    COUNT  ERROR\norders  1,200  boom\na           7  -\n"
-        );
+        assert_eq!(table.render(&out(None)), "NAME    COUNT  ERROR\norders  1,200  boom\na           7  -\n");
         assert_eq!(table.render(&out(Some(12))), "NAME    COU…\norders  1,2…\na          …\n");
     }
 

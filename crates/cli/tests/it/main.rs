@@ -1,4 +1,5 @@
 //! Tests of the binary, in one program.
 
+mod command;
 mod config;
 mod demo;

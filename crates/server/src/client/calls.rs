@@ -10,7 +10,7 @@ use crate::wire::Problem;
 use crate::wire::act::{Act, Acted, Outcomes, ReplayOne, Why};
 use crate::wire::delivery::{Extend, Extended, Receive, Received};
 use crate::wire::exchange::{
-    Adopt, AskDone, AskPolicy, Count, Died, IsDone, PolicyInForce, Purge, SetGate, Visit,
+    Adopt, AskDone, AskPolicy, Count, Died, IsDone, Numbers, PolicyInForce, Purge, SetGate, Visit,
 };
 use crate::wire::message::{LinesAnswer, MessageView, Push, PushAnswer};
 use crate::wire::quarantine::{Bulk, BulkAnswer, DeadLetters, Query};
@@ -154,6 +154,11 @@ impl Client {
 
 /// What a store in another process needs.
 impl Client {
+    /// Pushes messages, all or none, and has only their numbers told.
+    pub async fn push_numbers(&self, push: &Push) -> Result<Numbers, Problem> {
+        self.post("/v1/internal/push", push).await
+    }
+
     /// Prolongs leases.
     pub async fn renew(&self, extend: &Extend) -> Result<Extended, Problem> {
         self.post("/v1/internal/renew", extend).await

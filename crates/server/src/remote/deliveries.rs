@@ -18,8 +18,8 @@ use crate::wire::problem::Reaction;
 #[async_trait]
 impl Pusher for RemoteStore {
     async fn push(&self, messages: Vec<NewMessage>) -> Result<Vec<Pushed>, StoreError> {
-        let push = Push { queue: None, messages: messages.into_iter().map(Into::into).collect() };
-        Ok(pushed(self.client.push(&push).await?))
+        let numbers = self.client.push_numbers(&Push::from(messages)).await?;
+        numbers.into_core().ok_or_else(|| strange(&"a number of no message came").into())
     }
 
     async fn adopt(&self, adoptions: Vec<Adoption>) -> Result<Vec<Pushed>, StoreError> {

@@ -15,11 +15,17 @@ use crate::wire::Problem;
 use crate::wire::act::{Act, Outcomes};
 use crate::wire::delivery::{Extend, Extended};
 use crate::wire::exchange::{
-    Adopt, Adoption, AskDone, AskPolicy, Count, Died, Exchange, Exchanged, IsDone, PolicyInForce, Purge,
-    SetGate, Visit,
+    Adopt, Adoption, AskDone, AskPolicy, Count, Died, Exchange, Exchanged, IsDone, Numbers, PolicyInForce,
+    Purge, SetGate, Visit,
 };
-use crate::wire::message::PushAnswer;
+use crate::wire::message::{Push, PushAnswer};
 use crate::wire::queue::Done;
+
+/// The same as the push for everybody, with a short answer.
+pub(super) async fn push(State(api): State<Api>, Json(push): Json<Push>) -> Result<Answer<Numbers>, Problem> {
+    let pushed = api.store().push(super::push::messages(push)?).await?;
+    Ok(Answer(pushed.into()))
+}
 
 pub(super) async fn exchange(
     State(api): State<Api>,

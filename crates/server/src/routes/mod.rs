@@ -145,6 +145,7 @@ fn table() -> Vec<Route> {
         post("/v1/quarantine/replay", P::ActOnQuarantine, quarantine::replay),
         post("/v1/quarantine/discard", P::ActOnQuarantine, quarantine::discard),
         post("/v1/quarantine/restore", P::ActOnQuarantine, quarantine::restore),
+        post("/v1/internal/push", P::Push, internal::push).large(),
         post("/v1/internal/exchange", P::Work, internal::exchange).large(),
         post("/v1/internal/renew", P::Work, internal::renew),
         post("/v1/internal/process-died", P::Work, internal::process_died),

@@ -23,6 +23,12 @@ pub(super) async fn push(
     State(api): State<Api>,
     Json(push): Json<message::Push>,
 ) -> Result<Answer<message::PushAnswer>, Problem> {
+    let pushed = api.store().push(messages(push)?).await?;
+    Ok(Answer(message::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
+}
+
+/// The messages of a push as the store takes them.
+pub(super) fn messages(push: message::Push) -> Result<Vec<NewMessage>, Problem> {
     check_batch(push.messages.len(), "messages")?;
     let mut messages = Vec::with_capacity(push.messages.len());
     for (index, message) in push.messages.into_iter().enumerate() {
@@ -30,8 +36,7 @@ pub(super) async fn push(
         messages
             .push(message.map_err(|error| Problem::unreadable(format!("message {}: {error}", index + 1)))?);
     }
-    let pushed = api.store().push(messages).await?;
-    Ok(Answer(message::PushAnswer { pushed: pushed.into_iter().map(Into::into).collect() }))
+    Ok(messages)
 }
 
 #[derive(Deserialize)]

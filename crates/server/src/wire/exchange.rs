@@ -7,7 +7,7 @@ use sickbay_core::port;
 use sickbay_core::settlement;
 use sickbay_core::signature::Signature;
 use sickbay_core::stats::TypeGate;
-use sickbay_core::{Key, MessageType, QueueName, WorkerName};
+use sickbay_core::{Key, MessageId, MessageType, QueueName, WorkerName};
 
 use super::delivery::Delivery;
 use super::failure::Failure;
@@ -303,6 +303,34 @@ impl Adoption {
             signature: self.signature,
             stages: self.stages.0,
         })
+    }
+}
+
+/// What became of a push, as short as it can be said.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Numbers {
+    /// The number of each message, in order; negative if it was known already.
+    pub numbers: Vec<i64>,
+}
+
+impl From<Vec<port::Pushed>> for Numbers {
+    fn from(pushed: Vec<port::Pushed>) -> Self {
+        let number = |pushed: port::Pushed| match pushed {
+            port::Pushed::New(id) => id.number() as i64,
+            port::Pushed::Duplicate(id) => -(id.number() as i64),
+        };
+        Self { numbers: pushed.into_iter().map(number).collect() }
+    }
+}
+
+impl Numbers {
+    /// The answer as pushers know it; `None` if a number is none of a message.
+    pub fn into_core(self) -> Option<Vec<port::Pushed>> {
+        let pushed = |number: i64| {
+            let id = MessageId::from_number(number.unsigned_abs())?;
+            Some(if number > 0 { port::Pushed::New(id) } else { port::Pushed::Duplicate(id) })
+        };
+        self.numbers.into_iter().map(pushed).collect()
     }
 }
 

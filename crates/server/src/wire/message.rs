@@ -117,6 +117,19 @@ pub struct Push {
     pub messages: Vec<NewMessage>,
 }
 
+impl From<Vec<message::NewMessage>> for Push {
+    /// Names the queue once where all messages go to the same one.
+    fn from(messages: Vec<message::NewMessage>) -> Self {
+        let first = messages.first().map(|message| message.queue.clone());
+        let queue = first.filter(|first| messages.iter().all(|message| message.queue == *first));
+        let mut messages: Vec<NewMessage> = messages.into_iter().map(Into::into).collect();
+        if queue.is_some() {
+            messages.iter_mut().for_each(|message| message.queue = None);
+        }
+        Self { queue, messages }
+    }
+}
+
 /// What became of one pushed message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pushed {

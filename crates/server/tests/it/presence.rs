@@ -1,5 +1,6 @@
 //! Processes come and go.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,6 +68,26 @@ impl Owner {
     }
 }
 
+/// Waits for something that comes soon, or never.
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    for _ in 0..1_000_000 {
+        tokio::select! {
+            biased;
+            came = &mut future => return came,
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    panic!("it never came");
+}
+
+/// Lets everything else run for a while.
+async fn a_while() {
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
+}
+
 fn claim(process: ProcessId, wait: u64) -> Exchange {
     Exchange::claim(Claim {
         queue: queue(),
@@ -129,11 +150,31 @@ async fn a_claim_called_off_gives_back_what_it_would_have_got() {
         }
         let id = owner.push().await;
         drop(waiting);
-        let delivery = remote.exchange(claim(remote.process(), 3600)).await.unwrap().deliveries.remove(0);
+        let exchanged = soon(remote.exchange(claim(remote.process(), 3600))).await.unwrap();
+        let delivery = &exchanged.deliveries[0];
         assert_eq!((delivery.message.id, delivery.counters.counted()), (id, 1), "round {round}");
         remote.exchange(Exchange::settle(vec![Settlement::complete(delivery.token())])).await.unwrap();
     }
     assert_eq!(owner.store.stats(&queue()).await.unwrap().completed, 20);
+}
+
+#[tokio::test]
+async fn the_owner_forgets_a_claim_that_was_called_off() {
+    let owner = Owner::new().await;
+    let remote = owner.remote().await;
+    {
+        let mut waiting = std::pin::pin!(remote.exchange(claim(remote.process(), 3600)));
+        tokio::select! {
+            biased;
+            _ = &mut waiting => unreachable!(),
+            () = a_while() => {}
+        }
+    }
+    a_while().await;
+    owner.push().await;
+    let exchanged = soon(remote.exchange(claim(remote.process(), 3600))).await.unwrap();
+    let counters = exchanged.deliveries[0].counters;
+    assert_eq!((counters.deliveries, counters.releases), (1, 0), "nobody else had it before");
 }
 
 #[tokio::test]
@@ -142,7 +183,7 @@ async fn without_an_owner_it_says_so_and_with_a_new_one_it_goes_on() {
     let remote = owner.remote().await;
     let id = owner.push().await;
     remote.sweep().await.unwrap();
-    let got = remote.exchange(claim(ProcessId(7), 3600)).await.unwrap();
+    let got = soon(remote.exchange(claim(ProcessId(7), 3600))).await.unwrap();
     assert_eq!(got.deliveries[0].message.id, id);
     let mut waiting = Box::pin(remote.exchange(claim(remote.process(), 3600)));
     for _ in 0..200 {
@@ -153,7 +194,7 @@ async fn without_an_owner_it_says_so_and_with_a_new_one_it_goes_on() {
         }
     }
     owner.serving.take().unwrap().abort().await;
-    let gone = waiting.await.unwrap_err();
+    let gone = soon(waiting).await.unwrap_err();
     assert_eq!((gone.kind(), gone.code()), (ErrorKind::TryAgain, "SB0020"));
     let refused = remote.push(vec![NewMessage::new(queue(), "y")]).await.unwrap_err();
     assert_eq!((refused.kind(), refused.code()), (ErrorKind::TryAgain, "SB0020"));
@@ -174,12 +215,10 @@ async fn an_owner_that_stops_lets_nobody_wait() {
     let waiting = remote.exchange(claim(remote.process(), 3600));
     let serving = owner.serving.take().unwrap();
     let stopping = async {
-        for _ in 0..200 {
-            tokio::task::yield_now().await;
-        }
+        a_while().await;
         serving.stop().await;
     };
-    let (waited, ()) = tokio::join!(waiting, stopping);
+    let (waited, ()) = tokio::join!(soon(waiting), stopping);
     let error = waited.unwrap_err();
     assert_eq!((error.kind(), error.code()), (ErrorKind::TryAgain, "SB0020"));
     assert!(!socket_path(owner.path()).exists(), "the socket is gone");

@@ -132,7 +132,7 @@ const ENDS: [AttemptEnd; 6] = [
 
 /// Adds an attempt to a packed history.
 pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
-    let mut packer = Packer(Vec::with_capacity(64 + entry.error.len()));
+    let mut packer = Packer(Vec::with_capacity(128 + entry.error.len() + entry.worker.len()));
     packer.number(u64::from(entry.number));
     packer.number(entry.started_at as u64);
     packer.number(entry.ended_at as u64);
@@ -152,10 +152,11 @@ pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
     packer.number(entry.signature.map_or(0, |signature| signature.to_bits() & 1));
     packer.maybe_number(entry.ran.map(|ran| ran.as_micros() as u64));
     packer.maybe_text(entry.output);
-    let mut head = Packer::default();
+    history.reserve_exact(packer.0.len() + 5);
+    let mut head = Packer(std::mem::take(history));
     head.number(packer.0.len() as u64);
-    history.extend_from_slice(&head.0);
-    history.extend_from_slice(&packer.0);
+    head.0.extend_from_slice(&packer.0);
+    *history = head.0;
     forget_middle(history);
 }
 

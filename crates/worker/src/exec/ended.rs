@@ -46,7 +46,9 @@ pub(super) fn with_status(raw: RawError, status: ExitStatus) -> RawError {
 /// The program could not even be started: that is nothing the message did.
 pub(super) fn not_started(program: &str, error: &io::Error) -> Answer {
     let (hint, code) = match error.kind() {
-        io::ErrorKind::NotFound => ("; there is no such file, or no such interpreter on its first line", "ENOENT"),
+        io::ErrorKind::NotFound => {
+            ("; there is no such file, or no such interpreter on its first line", "ENOENT")
+        }
         io::ErrorKind::PermissionDenied => ("; is it executable?", "EACCES"),
         io::ErrorKind::ArgumentListTooLong => ("; its arguments and environment are too long", "E2BIG"),
         _ => ("", "exec"),

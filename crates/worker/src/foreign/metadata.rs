@@ -72,9 +72,21 @@ impl Spelling {
     fn spell(self, name: &str) -> String {
         let letter = |c: char| match self {
             #[cfg(feature = "exec")]
-            Self::Environment => if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' },
+            Self::Environment => {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_uppercase()
+                } else {
+                    '_'
+                }
+            }
             #[cfg(feature = "http")]
-            Self::Http => if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' },
+            Self::Http => {
+                if c.is_ascii_alphanumeric() {
+                    c.to_ascii_lowercase()
+                } else {
+                    '-'
+                }
+            }
         };
         name.chars().map(letter).collect()
     }

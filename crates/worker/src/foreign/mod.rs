@@ -10,9 +10,9 @@ pub(crate) use metadata::header;
 pub(crate) use metadata::{Spelling, facts, headers, trace_context};
 #[cfg(feature = "http")]
 pub(crate) use said::read_object;
+pub(crate) use said::{Said, unreadable};
 #[cfg(feature = "exec")]
 pub(crate) use said::{StageList, read_last_line};
-pub(crate) use said::{Said, unreadable};
 #[cfg(feature = "exec")]
 pub(crate) use wait::Wait;
 

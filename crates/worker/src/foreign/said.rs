@@ -83,13 +83,11 @@ mod tests {
 
     #[test]
     fn an_object_with_the_key_sickbay_is_a_verdict_and_nothing_else_is() {
-        let said = read_object(br#" {"sickbay": {"retry_after": "30s", "stages": ["Stored", "application3"]}} "#);
+        let said =
+            read_object(br#" {"sickbay": {"retry_after": "30s", "stages": ["Stored", "application3"]}} "#);
         let stages = Stages::STORED.with(Stages::application(3).unwrap());
-        let expected = Said {
-            retry_after: Some(Wait(Duration::from_secs(30))),
-            stages: StageList(stages),
-            defer: None,
-        };
+        let expected =
+            Said { retry_after: Some(Wait(Duration::from_secs(30))), stages: StageList(stages), defer: None };
         assert_eq!(said, Some(Ok(expected)));
         for other in ["", "done", "{}", "[1]", r#"{"total": 7}"#, r#"{"sickbay": "#, r#"{"sickbay": null}"#] {
             assert_eq!(read_object(other.as_bytes()), None, "{other}");

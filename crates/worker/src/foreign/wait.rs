@@ -15,7 +15,9 @@ const LONGEST: Duration = Duration::from_secs(366 * 86_400);
 const UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
 fn refuse(text: impl fmt::Display) -> String {
-    format!("{text} is no duration; write \"30s\", \"500ms\", \"1h30m\" or a number of seconds, at most 366 days")
+    format!(
+        "{text} is no duration; write \"30s\", \"500ms\", \"1h30m\" or a number of seconds, at most 366 days"
+    )
 }
 
 fn parse(text: &str) -> Option<Duration> {
@@ -98,8 +100,16 @@ mod tests {
     #[test]
     fn what_is_no_duration_is_refused_by_name() {
         for json in [
-            "\"soon\"", "\"\"", "\"-5s\"", "-5", "\"5 parsecs\"", "1e300", "\"99999999999999999999s\"", "\"s\"",
-            "\"inf\"", "\"1000d\"",
+            "\"soon\"",
+            "\"\"",
+            "\"-5s\"",
+            "-5",
+            "\"5 parsecs\"",
+            "1e300",
+            "\"99999999999999999999s\"",
+            "\"s\"",
+            "\"inf\"",
+            "\"1000d\"",
         ] {
             let error = serde_json::from_str::<Wait>(json).unwrap_err().to_string();
             assert!(error.contains("is no duration; write \"30s\""), "{json}: {error}");

@@ -46,7 +46,8 @@ impl std::error::Error for InvalidEndpoint {}
 /// Checks an address. Credentials in it would end up in every error text.
 pub(super) fn endpoint(url: &str) -> Result<Uri, InvalidEndpoint> {
     let shown: String = url.chars().take(200).collect();
-    let uri: Uri = url.parse().map_err(|error| InvalidEndpoint::new(format!("{shown:?} is no URL: {error}")))?;
+    let uri: Uri =
+        url.parse().map_err(|error| InvalidEndpoint::new(format!("{shown:?} is no URL: {error}")))?;
     let authority = match (uri.scheme_str(), uri.authority()) {
         (Some("http" | "https"), Some(authority)) => authority,
         _ => {
@@ -63,7 +64,8 @@ pub(super) fn endpoint(url: &str) -> Result<Uri, InvalidEndpoint> {
 
 /// A client that trusts the public certificate authorities and these others, in PEM.
 pub(super) fn client(more_roots_pem: Option<&[u8]>) -> Result<HttpsClient, InvalidEndpoint> {
-    let told = |error: &dyn fmt::Display| InvalidEndpoint::new(format!("the certificates cannot be used: {error}"));
+    let told =
+        |error: &dyn fmt::Display| InvalidEndpoint::new(format!("the certificates cannot be used: {error}"));
     let mut roots = RootCertStore { roots: webpki_roots::TLS_SERVER_ROOTS.to_vec() };
     for certificate in more_roots_pem.into_iter().flat_map(CertificateDer::pem_slice_iter) {
         let certificate = certificate.map_err(|error| told(&error))?;

@@ -55,9 +55,11 @@ impl HttpHandler {
 
     /// Sends this header with every message, in place of one of the same name.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidEndpoint> {
-        let refuse = |what: &str| InvalidEndpoint::new(format!("{name:?} cannot be sent as a header: {what}"));
+        let refuse =
+            |what: &str| InvalidEndpoint::new(format!("{name:?} cannot be sent as a header: {what}"));
         let known = HeaderName::try_from(name).map_err(|_| refuse("the name is none"))?;
-        let mut value = HeaderValue::try_from(value).map_err(|_| refuse("its value has control characters"))?;
+        let mut value =
+            HeaderValue::try_from(value).map_err(|_| refuse("its value has control characters"))?;
         value.set_sensitive(true);
         self.headers.insert(known, value);
         Ok(self)

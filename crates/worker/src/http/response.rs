@@ -23,7 +23,11 @@ const READ_BYTES_MAX: usize = 256 * 1024;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 3600);
 
 /// Reads the answer and judges it. The error is the connection's.
-pub(super) async fn judge(ctx: &Context, response: Response<Incoming>, now: Timestamp) -> hyper::Result<Answer> {
+pub(super) async fn judge(
+    ctx: &Context,
+    response: Response<Incoming>,
+    now: Timestamp,
+) -> hyper::Result<Answer> {
     let (head, body) = response.into_parts();
     let body = read(body).await?;
     let said = match read_object(&body).transpose() {
@@ -123,7 +127,8 @@ mod tests {
     #[test]
     fn a_date_is_compared_with_the_clock_of_the_endpoint() {
         let now = date("Sun, 15 Nov 2026 10:00:00 GMT").unwrap();
-        let hour_ahead = [(RETRY_AFTER, "Sun, 15 Nov 2026 11:00:30 GMT"), (DATE, "Sun, 15 Nov 2026 11:00:00 GMT")];
+        let hour_ahead =
+            [(RETRY_AFTER, "Sun, 15 Nov 2026 11:00:30 GMT"), (DATE, "Sun, 15 Nov 2026 11:00:00 GMT")];
         assert_eq!(asked(&hour_ahead, now), Some(Duration::from_secs(30)));
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use sickbay_core::{
@@ -16,8 +17,35 @@ use sickbay_worker::exec::{ExecHandler, Program};
 use sickbay_worker::{Answer, Handler};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use crate::foreign::{Folder, comes_true, context, deferred, delivery, failure, handle, is_done, within};
+use crate::foreign::{comes_true, context, deferred, delivery, failure, handle, is_done, within};
 use crate::scene::{SECOND, Scene, settle_down};
+
+/// A folder of its own that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("sickbay-handlers-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.path(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 pub(crate) fn shell(script: &str) -> Program {
     Program::new("sh").arg("-c").arg(script)
@@ -88,7 +116,9 @@ async fn a_program_gets_the_exact_bytes() {
 #[tokio::test]
 async fn a_program_that_does_not_read_its_input_is_no_error() {
     let payload = vec![b'x'; 10_000_000];
-    for script in ["exit 0", "exec 0<&-; exit 0", "head -c 10 > /dev/null", "exec 0<&-; cat /dev/null; echo ok"] {
+    for script in
+        ["exit 0", "exec 0<&-; exit 0", "head -c 10 > /dev/null", "exec 0<&-; cat /dev/null; echo ok"]
+    {
         let (handler, clock) = handler(shell(script));
         assert!(is_done(&handle(&handler, &clock, payload.clone()).await), "{script}");
     }
@@ -207,7 +237,8 @@ async fn the_environment_and_the_directory_can_be_chosen() {
 async fn a_flood_of_errors_is_read_to_its_end_in_bounded_memory() {
     let peak = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:").map(str::trim).map(str::to_owned));
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmHWM:").map(str::trim).map(str::to_owned));
         line.and_then(|line| line.split(' ').next()?.parse::<u64>().ok()).unwrap_or(0)
     };
     let before = peak();
@@ -223,7 +254,9 @@ async fn a_program_that_cannot_be_started_is_named() {
     let (missing, clock) = handler("no-such-program-anywhere");
     let error = failure(handle(&missing, &clock, "x").await);
     assert_eq!(error.kind, Kind::Transient);
-    assert!(error.error.starts_with("the handler's program \"no-such-program-anywhere\" cannot be started: "));
+    assert!(
+        error.error.starts_with("the handler's program \"no-such-program-anywhere\" cannot be started: ")
+    );
     assert_eq!(error.code.as_deref(), Some("ENOENT"));
     let folder = Folder::new();
     std::fs::write(folder.path("pay.sh"), "#!/bin/sh\n").unwrap();
@@ -256,14 +289,15 @@ async fn the_last_line_of_the_output_may_say_more() {
 #[tokio::test]
 async fn what_a_program_leaves_behind_neither_delays_the_answer_nor_lives_on() {
     let mut fifo = Fifo::new();
-    let (handler, clock) = handler(shell("exec 3>\"$FIFO\"; sleep 1000 & echo started >&3").env("FIFO", &fifo.path));
+    let (handler, clock) =
+        handler(shell("exec 3>\"$FIFO\"; sleep 300 & echo started >&3").env("FIFO", &fifo.path));
     assert!(is_done(&handle(&handler, &clock, "x").await));
     fifo.all_gone().await;
     // Whoever has left the group is not ours, and must not keep the answer from coming.
     let (mut fifo, folder) = (Fifo::new(), Folder::new());
     assert!(Command::new("mkfifo").arg(folder.path("sync")).status().unwrap().success());
     let stranger = r#"exec 3>"$FIFO"
-        setsid sh -c 'echo $$ >&3; echo > "$SYNC"; exec sleep 1000' &
+        setsid sh -c 'echo $$ >&3; echo > "$SYNC"; exec sleep 300' &
         read line < "$SYNC"
         exit 3"#;
     let program = shell(stranger).env("FIFO", &fifo.path).env("SYNC", folder.path("sync"));
@@ -277,7 +311,7 @@ async fn what_a_program_leaves_behind_neither_delays_the_answer_nor_lives_on() {
 /// A program whose grandchild will not go when asked.
 const STUBBORN: &str = r#"
     exec 3>"$FIFO"
-    sh -c 'trap "" TERM; echo grandchild >&3; while :; do sleep 1000; done' &
+    sh -c 'trap "" TERM; echo grandchild >&3; sleep 300' &
     echo waiting for the bank >&2
     echo child >&3
     wait
@@ -296,7 +330,8 @@ async fn an_overrun_ends_the_whole_group_and_keeps_its_last_words() {
     let scene = Scene::new(policy).await;
     let mut fifo = Fifo::new();
     let id = scene.push("x").await;
-    let running = scene.worker(ExecHandler::new(shell(STUBBORN).env("FIFO", &fifo.path), scene.clock())).start();
+    let running =
+        scene.worker(ExecHandler::new(shell(STUBBORN).env("FIFO", &fifo.path), scene.clock())).start();
     both_are_there(&mut fifo).await;
     scene.clock.advance(10 * SECOND);
     scene.quarantined(1).await;
@@ -312,7 +347,8 @@ async fn an_overrun_ends_the_whole_group_and_keeps_its_last_words() {
 #[tokio::test]
 async fn a_program_that_is_told_to_end_has_a_second_to_clean_up() {
     let mut fifo = Fifo::new();
-    let script = r#"exec 3>"$FIFO"; trap 'echo cleaned up >&3; exit 0' TERM; echo ready >&3; sleep 1000 & wait"#;
+    let script =
+        r#"exec 3>"$FIFO"; sleep 300 & trap 'echo cleaned up >&3; exit 0' TERM; echo ready >&3; wait"#;
     let (handler, clock) = handler(shell(script).env("FIFO", &fifo.path));
     let work = tokio::spawn(async move { handler.handle(context(&clock, delivery(1, "x"))).await });
     assert_eq!(fifo.line().await, "ready");
@@ -335,6 +371,21 @@ async fn a_worker_that_stops_leaves_no_process_behind() {
     fifo.all_gone().await;
     let counters = scene.view(id).await.counters;
     assert_eq!((counters.failures, counters.releases), (0, 1));
+}
+
+#[tokio::test]
+async fn a_lost_lease_ends_the_whole_group() {
+    let scene = Scene::with_attempts(5).await;
+    let mut fifo = Fifo::new();
+    let id = scene.push("x").await;
+    let handler = ExecHandler::new(shell(STUBBORN).env("FIFO", &fifo.path), scene.clock());
+    let _running = scene.worker(handler).start();
+    both_are_there(&mut fifo).await;
+    scene.source.renewals_fail.store(true, Ordering::SeqCst);
+    scene.source.turns_fail.store(true, Ordering::SeqCst);
+    scene.pass(40).await;
+    fifo.all_gone().await;
+    assert_eq!(scene.view(id).await.counters.failures, 0);
 }
 
 #[test]
@@ -373,4 +424,28 @@ async fn a_queue_with_a_shell_script_completes_retries_and_quarantines() {
     assert_eq!((dead.reason, dead.error.as_str()), (Reason::ValidationFailure, "no order"));
     scene.clock.advance(10 * SECOND);
     comes_true(async || scene.stats().await.completed == 2).await;
+}
+
+/// The first code block of this language in the documentation that begins with this line.
+pub(crate) fn documented(first_line: &str) -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/handlers.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let from = text.find(first_line).unwrap_or_else(|| panic!("no example {first_line:?}"));
+    text[from..].split("```").next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn the_documented_script_does_what_it_says() {
+    let folder = Folder::new();
+    std::fs::write(folder.path("pay.sh"), documented("#!/bin/sh\n# pay.sh")).unwrap();
+    std::fs::set_permissions(folder.path("pay.sh"), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = Program::new("./pay.sh").current_dir(folder.path(""));
+    let (handler, clock) = handler(program);
+    assert!(is_done(&handle(&handler, &clock, "{\"amount\": 7}").await));
+    let told = failure(handle(&handler, &clock, "{}").await);
+    assert_eq!((told.kind, told.reason), (Kind::Poison, Reason::ValidationFailure));
+    std::fs::write(folder.path("closed"), "").unwrap();
+    let told = failure(handle(&handler, &clock, "{\"amount\": 7}").await);
+    assert_eq!((told.kind, told.retry_after), (Kind::Transient, Some(600 * SECOND)));
+    assert_eq!(told.error, "the bank is closed");
 }

@@ -4,14 +4,13 @@
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use sickbay_core::classify::Classifier;
 use sickbay_core::{
-    Counters, Delivery, Failure, Lease, LeaseToken, Message, MessageId, Priority, QueueName, Stages, Timestamp,
-    Verdict,
+    Counters, Delivery, Failure, Lease, LeaseToken, Message, MessageId, Priority, QueueName, Stages,
+    Timestamp, Verdict,
 };
 use sickbay_testkit::ManualClock;
 use sickbay_worker::{Answer, Context, Handler};
@@ -42,7 +41,10 @@ pub(crate) fn delivery(number: u64, payload: impl Into<Bytes>) -> Delivery {
     };
     Delivery {
         message,
-        lease: Lease { token: LeaseToken { epoch: 1, claim: number, message: id }, expires_at: Timestamp::NEVER },
+        lease: Lease {
+            token: LeaseToken { epoch: 1, claim: number, message: id },
+            expires_at: Timestamp::NEVER,
+        },
         counters: Counters { deliveries: 1, ..Counters::default() },
         stages: Stages::NONE,
         cause: None,
@@ -92,31 +94,4 @@ pub(crate) async fn comes_true(mut holds: impl AsyncFnMut() -> bool) {
         }
     })
     .await;
-}
-
-/// A folder of its own that is removed at the end.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("sickbay-handlers-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.path(name)).unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -11,7 +11,9 @@ use sickbay_testkit::ManualClock;
 use sickbay_worker::http::HttpHandler;
 use sickbay_worker::{Answer, Handler};
 
-use crate::foreign::{BUDGET, comes_true, context, deferred, delivery, failure, handle, is_done, script, within};
+use crate::foreign::{
+    BUDGET, comes_true, context, deferred, delivery, failure, handle, is_done, script, within,
+};
 use crate::scene::{SECOND, Scene};
 
 /// The endpoint, ended with the test.
@@ -190,7 +192,10 @@ async fn an_endpoint_gets_the_exact_bytes() {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let (handler, clock) = endpoint.handler("echo");
     let echo = seen(handle(&handler, &clock, bytes).await);
-    assert_eq!((&echo["body"], &echo["headers"]["content-type"]), (&hex.into(), &"application/octet-stream".into()));
+    assert_eq!(
+        (&echo["body"], &echo["headers"]["content-type"]),
+        (&hex.into(), &"application/octet-stream".into())
+    );
     let (handler, clock) = endpoint.handler("length");
     assert_eq!(failure(handle(&handler, &clock, vec![0u8; 10_000_000]).await).error, "10000000");
     assert_eq!(failure(handle(&handler, &clock, "").await).error, "0");
@@ -232,7 +237,8 @@ async fn an_answer_may_say_more() {
 async fn no_connection_is_worth_another_try() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let clock = ManualClock::new();
-    let handler = HttpHandler::new(&format!("http://127.0.0.1:{free}/orders"), Arc::new(clock.clone())).unwrap();
+    let handler =
+        HttpHandler::new(&format!("http://127.0.0.1:{free}/orders"), Arc::new(clock.clone())).unwrap();
     let told = failure(handle(&handler, &clock, "x").await);
     assert_eq!((told.kind, told.reason), (Kind::Transient, Reason::TransportUnavailable));
     assert_eq!(told.code.as_deref(), Some("ECONNREFUSED"));
@@ -253,9 +259,11 @@ async fn a_dropped_connection_is_worth_another_try() {
 #[tokio::test]
 async fn no_answer_in_time_is_worth_another_try() {
     let mut endpoint = Endpoint::start();
-    for (path, limit, passes) in
-        [("never", None, BUDGET * 9 / 10), ("drip", None, BUDGET * 9 / 10), ("never", Some(5 * SECOND), 5 * SECOND)]
-    {
+    for (path, limit, passes) in [
+        ("never", None, BUDGET * 9 / 10),
+        ("drip", None, BUDGET * 9 / 10),
+        ("never", Some(5 * SECOND), 5 * SECOND),
+    ] {
         let (mut handler, clock) = endpoint.handler(path);
         if let Some(limit) = limit {
             handler = handler.time_limit(limit);
@@ -271,7 +279,7 @@ async fn no_answer_in_time_is_worth_another_try() {
 }
 
 #[tokio::test]
-async fn a_worker_that_loses_its_lease_drops_the_request() {
+async fn a_request_that_nobody_waits_for_is_dropped() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let clock = ManualClock::new();
@@ -286,7 +294,8 @@ async fn a_worker_that_loses_its_lease_drops_the_request() {
     let (mut stream, read) = within(accepted).await.unwrap();
     assert!(read > 0);
     work.abort();
-    let rest = within(tokio::task::spawn_blocking(move || stream.read_to_end(&mut Vec::new()))).await.unwrap();
+    let rest =
+        within(tokio::task::spawn_blocking(move || stream.read_to_end(&mut Vec::new()))).await.unwrap();
     assert!(rest.is_ok(), "the connection is closed");
 }
 
@@ -305,7 +314,9 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
 #[tokio::test]
 async fn a_queue_with_an_endpoint_completes_retries_and_quarantines() {
     let endpoint = Endpoint::start();
-    for (path, completed, failed, dead) in [("silent/200", 1, 0, 0), ("status/503", 0, 1, 0), ("status/422", 0, 0, 1)] {
+    for (path, completed, failed, dead) in
+        [("silent/200", 1, 0, 0), ("status/503", 0, 1, 0), ("status/422", 0, 0, 1)]
+    {
         let scene = Scene::with_attempts(2).await;
         scene.push("{}").await;
         let url = format!("http://localhost:{}/{path}", endpoint.port);
@@ -316,4 +327,21 @@ async fn a_queue_with_an_endpoint_completes_retries_and_quarantines() {
         })
         .await;
     }
+}
+
+#[tokio::test]
+async fn the_documented_endpoint_does_what_it_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/handlers.md");
+    let text = std::fs::read_to_string(path).unwrap();
+    let from = text.find("# endpoint.py").expect("the example");
+    // A free port, and a word about it, as the tests want it.
+    let program = text[from..].split("```").next().unwrap().replace("8080", "0").replace(
+        "ThreadingHTTPServer((\"127.0.0.1\", 0), Orders).serve_forever()",
+        "server = ThreadingHTTPServer((\"127.0.0.1\", 0), Orders)\nprint(server.server_address[1], flush=True)\nserver.serve_forever()",
+    );
+    let mut command = Command::new("python3");
+    let endpoint = Endpoint::with("http", command.arg("-c").arg(program).stderr(Stdio::null()));
+    assert!(is_done(&endpoint.post("orders", "{\"amount\": 7}").await));
+    let told = failure(endpoint.post("orders", "{}").await);
+    assert_eq!((told.kind, told.error.as_str()), (Kind::Poison, "the order has no amount"));
 }

@@ -2,11 +2,19 @@
 
 mod breaker;
 mod broker;
+#[cfg(all(feature = "exec", unix))]
+mod exec;
+#[cfg(any(all(feature = "exec", unix), feature = "http"))]
+mod foreign;
 mod handlers;
+#[cfg(feature = "http")]
+mod http;
 mod kata;
 mod leases;
 mod load;
 mod pipeline;
+#[cfg(all(feature = "exec", unix))]
+mod pool;
 mod scene;
 mod schema;
 mod stop;

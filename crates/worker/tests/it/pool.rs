@@ -10,8 +10,10 @@ use sickbay_testkit::ManualClock;
 use sickbay_worker::exec::{ExecPool, Program};
 use sickbay_worker::{Answer, Handler};
 
-use crate::exec::{Fifo, shell};
-use crate::foreign::{BUDGET, comes_true, context, deferred, delivery, failure, handle, is_done, script, within};
+use crate::exec::{Fifo, documented, shell};
+use crate::foreign::{
+    BUDGET, comes_true, context, deferred, delivery, failure, handle, is_done, script, within,
+};
 use crate::scene::{SECOND, Scene, settle_down};
 
 fn python() -> Program {
@@ -25,9 +27,10 @@ fn pool(program: impl Into<Program>) -> (ExecPool, ManualClock) {
 
 /// Lets all of them run at the same time.
 async fn handle_all(pool: &ExecPool, clock: &ManualClock, payloads: &[&str]) -> Vec<Answer> {
-    let handled = payloads.iter().zip(1..).map(|(payload, number)| {
-        pool.handle(context(clock, delivery(number, payload.to_string())))
-    });
+    let handled = payloads
+        .iter()
+        .zip(1..)
+        .map(|(payload, number)| pool.handle(context(clock, delivery(number, payload.to_string()))));
     within(join_all(handled)).await
 }
 
@@ -88,12 +91,19 @@ async fn the_line_says_everything_and_the_bytes_are_exact() {
 async fn an_answer_says_what_became_of_its_message() {
     let (pool, clock) = pool(python());
     let say = |answer: &str| format!("say {answer}");
-    let told = failure(handle(&pool, &clock, say(r#"{"error": "no", "kind": "transient", "retry_after": "30s"}"#)).await);
+    let told = failure(
+        handle(&pool, &clock, say(r#"{"error": "no", "kind": "transient", "retry_after": "30s"}"#)).await,
+    );
     assert_eq!((told.kind, told.reason), (Kind::Transient, Reason::DependencyFailure));
     assert_eq!((told.error.as_str(), told.retry_after), ("no", Some(30 * SECOND)));
-    let answer = handle(&pool, &clock, say(r#"{"error": "no", "kind": "poison", "reason": "ValidationFailure"}"#)).await;
-    assert!(matches!(&answer, Answer::Verdict(Verdict::Poison(failed)) if failed.failure.reason == Reason::ValidationFailure));
-    let told = failure(handle(&pool, &clock, say(r#"{"ok": false, "error": "x", "code": "ECONNRESET"}"#)).await);
+    let answer =
+        handle(&pool, &clock, say(r#"{"error": "no", "kind": "poison", "reason": "ValidationFailure"}"#))
+            .await;
+    assert!(
+        matches!(&answer, Answer::Verdict(Verdict::Poison(failed)) if failed.failure.reason == Reason::ValidationFailure)
+    );
+    let told =
+        failure(handle(&pool, &clock, say(r#"{"ok": false, "error": "x", "code": "ECONNRESET"}"#)).await);
     assert_eq!((told.kind, told.reason), (Kind::Transient, Reason::TransportUnavailable), "by the rules");
     assert_eq!(deferred(&handle(&pool, &clock, say(r#"{"defer": "10s"}"#)).await), Some(10 * SECOND));
     let ctx = context(&clock, delivery(1, say(r#"{"ok": true, "stages": ["Published"]}"#)));
@@ -113,7 +123,11 @@ async fn a_mistake_in_an_answer_fails_its_message_only() {
     ] {
         let told = failure(handle(&pool, &clock, format!("say {answer}")).await);
         assert_eq!(told.kind, Kind::Unknown, "{answer}");
-        assert!(told.error.starts_with("the program's answer ") && told.error.contains(problem), "{}", told.error);
+        assert!(
+            told.error.starts_with("the program's answer ") && told.error.contains(problem),
+            "{}",
+            told.error
+        );
     }
     assert_eq!(pool.stats().started, 1);
 }
@@ -124,7 +138,10 @@ async fn a_line_that_is_no_answer_is_named() {
     for (line, problem) in [
         ("loading model...", "wrote a line that is no answer: \"loading model...\" (expected value"),
         ("{\"ok\": true}", "missing field `id`"),
-        ("{\"id\": \"zzzzzzzzzzzz\", \"ok\": true}", "an answer for message zzzzzzzzzzzz, which it does not have"),
+        (
+            "{\"id\": \"zzzzzzzzzzzz\", \"ok\": true}",
+            "an answer for message zzzzzzzzzzzz, which it does not have",
+        ),
     ] {
         let told = failure(handle(&pool, &clock, format!("write {line}")).await);
         assert_eq!((told.kind, told.code.as_deref()), (Kind::Unknown, Some("PROTOCOL")));
@@ -273,12 +290,12 @@ async fn a_program_may_end_by_itself_between_messages() {
         assert!(is_done(&handle(&pool, &clock, "x").await));
         comes_true(async || pool.stats().running == 0).await;
     }
-    assert_eq!(pool.stats().started, 3);
+    assert_eq!((pool.stats().started, pool.stats().deaths), (3, 0));
 }
 
 #[tokio::test]
 async fn a_program_that_closes_its_output_is_ended() {
-    let (pool, clock) = pool(shell("exec 1>&-; sleep 1000"));
+    let (pool, clock) = pool(shell("exec 1>&-; sleep 300"));
     let told = failure(passing(&clock, handle(&pool, &clock, "x")).await);
     assert_eq!(told.error, "the program closed its input or output and did not end");
 }
@@ -296,7 +313,8 @@ async fn a_program_that_cannot_be_started_is_named() {
 #[tokio::test]
 async fn programs_end_with_their_pool() {
     let mut fifo = Fifo::new();
-    let script = r#"exec 3>"$FIFO"; echo ready >&3; sh -c 'trap "" TERM; sleep 1000' & while read line; do :; done"#;
+    let script =
+        r#"exec 3>"$FIFO"; echo ready >&3; sh -c 'trap "" TERM; sleep 300' & while read line; do :; done"#;
     let (pool, clock) = pool(shell(script).env("FIFO", &fifo.path));
     let mut work = Box::pin(handle(&pool, &clock, "x"));
     assert_eq!(while_running(&mut work, fifo.line()).await, "ready");
@@ -348,4 +366,13 @@ async fn an_overrun_in_a_pool_is_counted_as_one_and_keeps_the_last_words() {
     assert_eq!(view.history[0].output.as_deref(), Some("waiting for the bank\n"));
     assert_eq!((view.dead.unwrap().reason, running.stats().overruns), (Reason::TimeoutExceeded, 1));
     passing(&scene.clock, fifo.all_gone()).await;
+}
+
+#[tokio::test]
+async fn the_documented_program_does_what_it_says() {
+    let (pool, clock) = pool(Program::new("python3").arg("-c").arg(documented("# pay.py")));
+    assert!(is_done(&handle(&pool, &clock, "{\"amount\": 7}").await));
+    let told = failure(handle(&pool, &clock, "{}").await);
+    assert_eq!((told.kind, told.reason), (Kind::Poison, Reason::ValidationFailure));
+    assert_eq!(told.error, "KeyError('amount')");
 }

@@ -315,8 +315,12 @@ fn bookkeeping(
         let suspicious = failures.iter().map(|(job, _)| job).chain(suspects.iter().map(|held| &held.job));
         if !closed {
             suspicious.for_each(|job| desk.suspect(job.id()));
-            desk.stats.deaths += 1;
-            desk.stats.last_death = Some(how);
+            // A program may end by itself when it has nothing in hand.
+            let idle = failures.is_empty() && suspects.is_empty() && unseen.is_empty();
+            if !(idle && matches!(ending, Ending::Died(status) if status.success())) {
+                desk.stats.deaths += 1;
+                desk.stats.last_death = Some(how);
+            }
         }
         let sort = |all: Vec<Held>, given_back: &mut Vec<Job>| {
             let (patient, rest): (Vec<Held>, Vec<Held>) = all.into_iter().partition(is_patient);

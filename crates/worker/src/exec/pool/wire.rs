@@ -175,7 +175,8 @@ impl Response<'_> {
             serde_json::Value::String(text) => text,
             other => other.to_string(),
         });
-        let (text, retry_after) = (self.error.unwrap_or_default().into_owned(), self.retry_after.map(|wait| wait.0));
+        let (text, retry_after) =
+            (self.error.unwrap_or_default().into_owned(), self.retry_after.map(|wait| wait.0));
         let Some(kind) = kind else {
             return Ok(Answer::Raw(RawError { text, code, reason, retry_after, ..RawError::default() }));
         };
@@ -186,6 +187,10 @@ impl Response<'_> {
         let mut failure = Failure::new(kind, reason.unwrap_or(usual), text);
         (failure.code, failure.retry_after) = (code, retry_after);
         let failed = Failed::from(failure);
-        Ok(Answer::Verdict(if kind == Kind::Poison { Verdict::Poison(failed) } else { Verdict::Retry(failed) }))
+        Ok(Answer::Verdict(if kind == Kind::Poison {
+            Verdict::Poison(failed)
+        } else {
+            Verdict::Retry(failed)
+        }))
     }
 }
