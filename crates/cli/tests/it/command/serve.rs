@@ -1,7 +1,7 @@
 //! Two and more processes on one file, and handlers in any language.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
@@ -39,6 +39,16 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 print(server.server_port, flush=True)
 server.serve_forever()
 "#;
+
+/// A process that ends with its test, however that ends.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
 
 /// A configuration whose queue "sh" is handled by the script.
 fn with_script() -> Scene {
@@ -163,9 +173,9 @@ fn an_http_endpoint_in_python_handles_messages() {
     scene.write("web.py", WEB);
     let mut python = Command::new("python3");
     python.arg(scene.path("web.py")).stdout(Stdio::piped());
-    let mut python = python.spawn().unwrap();
+    let mut python = Killed(python.spawn().unwrap());
     let mut port = String::new();
-    BufReader::new(python.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    BufReader::new(python.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
     scene.write(
         "sickbay.toml",
         &format!(
@@ -187,8 +197,6 @@ fn an_http_endpoint_in_python_handles_messages() {
     assert_eq!(later["rows"][0]["counters"]["deliveries"], 2);
     serve.signal("TERM");
     assert_eq!(serve.ended(), Some(0));
-    python.kill().unwrap();
-    python.wait().unwrap();
 }
 
 #[test]
