@@ -41,7 +41,8 @@ fn main() -> Result<()> {
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
     let wanted = |id: &str| only.is_empty() || only.contains(&id);
     let mut figures = Map::new();
-    for id in ["P1", "P2", "P3", "P4", "P5", "P7", "P8", "P8_bulk", "P10"].into_iter().filter(|id| wanted(id)) {
+    for id in ["P1", "P2", "P3", "P4", "P5", "P7", "P8", "P8_bulk", "P10"].into_iter().filter(|id| wanted(id))
+    {
         eprintln!("measuring {id} …");
         figures.insert(id.to_owned(), runtime.block_on(measure(id, quick))?);
     }

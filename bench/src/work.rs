@@ -111,7 +111,11 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool, arriva
             seen.fetch_add(1, Ordering::Relaxed);
         }
         async move {
-            if fails { Verdict::retry(Failure::transient("bank unavailable, request 42")) } else { Verdict::done() }
+            if fails {
+                Verdict::retry(Failure::transient("bank unavailable, request 42"))
+            } else {
+                Verdict::done()
+            }
         }
     };
     let worker = worker(&store, handler)?.concurrency(512).prefetch(1024);
@@ -125,7 +129,8 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool, arriva
             let running = worker.start();
             let parts = messages.chunks(messages.len().div_ceil(64)).map(<[NewMessage]>::to_vec);
             let store = &store;
-            futures::future::try_join_all(parts.map(|part| async move { push_all(store, &part, 1).await })).await?;
+            futures::future::try_join_all(parts.map(|part| async move { push_all(store, &part, 1).await }))
+                .await?;
             running
         }
     };

@@ -11,7 +11,7 @@ use super::keys::KeyCheck;
 use super::place::{Band, Place};
 use super::row::{MESSAGE_COLUMNS, MessageRow};
 use super::state::{Leased, Taken};
-use super::tx::Tx;
+use super::tx::{Tx, at_hand};
 use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
 
 /// How many messages a claim may pass over before it lets others have a turn.
@@ -413,10 +413,10 @@ impl Tx<'_> {
         lease.counters.deliveries += 1;
         lease.in_memory = false;
         if lease.in_waiting {
-            self.execute(
-                "UPDATE waiting SET state = 1, deliveries = deliveries + 1, claim = ?2 WHERE place = ?1",
-                params![lease.place.0, self.state.last_claim as i64 + 1],
-            )?;
+            let sql =
+                "UPDATE waiting SET state = 1, deliveries = deliveries + 1, claim = ?2 WHERE place = ?1";
+            let values = params![lease.place.0, self.state.last_claim as i64 + 1];
+            at_hand(&mut self.hot.lease_waiting, self.connection, sql)?.execute(values).translated()?;
         }
         if let Some((stream, _)) = lease.stream {
             self.lease_stream(stream);

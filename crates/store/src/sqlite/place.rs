@@ -6,7 +6,7 @@ use sickbay_core::{MessageId, Priority};
 use super::pack::{Packer, Unpacker};
 
 const NUMBER_BITS: u32 = 40;
-const PARKED: i64 = 1 << NUMBER_BITS;
+const FRESH: i64 = 1 << NUMBER_BITS;
 const BAND_SHIFT: u32 = 41;
 /// The largest number a queue can have.
 pub(super) const QUEUES_MAX: i64 = (1 << 18) - 1;
@@ -28,20 +28,20 @@ impl Band {
 
     /// The places of fresh messages lie above the first and at most at the second.
     pub(super) const fn fresh(self) -> (i64, i64) {
-        let low = self.0 << BAND_SHIFT;
-        (low, low | (PARKED - 1))
+        let low = self.0 << BAND_SHIFT | FRESH;
+        (low, low | (FRESH - 1))
     }
 }
 
 impl Place {
-    /// Where a message that can be claimed at once lies.
+    /// Where a message that can be claimed at once lies: last in its band, so that pushing it appends.
     pub(super) fn fresh(band: Band, number: u64) -> Self {
-        Self(band.0 << BAND_SHIFT | number as i64)
+        Self(band.0 << BAND_SHIFT | FRESH | number as i64)
     }
 
     /// Where a message lies that the cursor must not meet.
     pub(super) fn parked(band: Band, number: u64) -> Self {
-        Self(band.0 << BAND_SHIFT | PARKED | number as i64)
+        Self(band.0 << BAND_SHIFT | number as i64)
     }
 
     pub(super) const fn band(self) -> Band {
@@ -52,8 +52,13 @@ impl Place {
         self.0 >> (BAND_SHIFT + 4)
     }
 
+    /// True if a cursor comes here.
+    pub(super) const fn is_fresh(self) -> bool {
+        self.0 & FRESH != 0
+    }
+
     pub(super) const fn number(self) -> u64 {
-        (self.0 & (PARKED - 1)) as u64
+        (self.0 & (FRESH - 1)) as u64
     }
 
     pub(super) fn id(self) -> Option<MessageId> {

@@ -84,7 +84,7 @@ pub(super) fn restore_leases(
         let mut bands = load_bands(connection, no)?;
         for lease in state.leases.values().filter(|lease| lease.place.queue() == no) {
             let band = &mut bands[(lease.place.band().0 & 15).min(9) as usize];
-            if lease.place.0 <= lease.place.band().fresh().1 {
+            if lease.place.is_fresh() {
                 band.cursor = band.cursor.max(lease.place.0);
             }
         }

@@ -1,5 +1,5 @@
 -- Version 1.
--- A message's place (its rowid) is queue << 45 | (9 - priority) << 41 | parked << 40 | number: the messages of one
+-- A message's place (its rowid) is queue << 45 | (9 - priority) << 41 | fresh << 40 | number: the messages of one
 -- queue and priority lie side by side in the order of their numbers, so a claim reads them without an index.
 
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) STRICT, WITHOUT ROWID;

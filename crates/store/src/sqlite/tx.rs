@@ -25,6 +25,7 @@ pub(super) struct Tx<'a> {
 pub(super) struct Hot<'a> {
     pub(super) insert_waiting: Option<CachedStatement<'a>>,
     pub(super) update_waiting: Option<CachedStatement<'a>>,
+    pub(super) lease_waiting: Option<CachedStatement<'a>>,
     pub(super) insert_dead: Option<CachedStatement<'a>>,
     pub(super) delete_waiting: Option<CachedStatement<'a>>,
 }
