@@ -1,6 +1,7 @@
 //! Messages come in.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use rusqlite::params;
 use sickbay_core::port::{Adoption, Pushed};
@@ -16,12 +17,34 @@ pub(super) const INSERT_MESSAGE: &str =
     "INSERT INTO message (place, type, pushed_at, deadline_at, stream, key, headers, checksum, payload)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
+/// How many rows one statement writes.
+const ROWS_AT_ONCE: usize = 10;
+
+static INSERT_SEVERAL: LazyLock<String> = LazyLock::new(|| {
+    let values = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?)"; ROWS_AT_ONCE].join(", ");
+    let head = "INSERT INTO message (place, type, pushed_at, deadline_at, stream, key, headers, checksum, payload) VALUES";
+    format!("{head} {values}")
+});
+
+/// Binds the columns of a row after so many parameters.
+fn bind_row(statement: &mut rusqlite::Statement<'_>, after: usize, row: &MessageRow) -> rusqlite::Result<()> {
+    statement.raw_bind_parameter(after + 1, row.place)?;
+    statement.raw_bind_parameter(after + 2, row.type_no)?;
+    statement.raw_bind_parameter(after + 3, row.pushed_at)?;
+    statement.raw_bind_parameter(after + 4, row.deadline_at)?;
+    statement.raw_bind_parameter(after + 5, row.stream)?;
+    statement.raw_bind_parameter(after + 6, row.key.as_deref())?;
+    statement.raw_bind_parameter(after + 7, row.headers.as_deref())?;
+    statement.raw_bind_parameter(after + 8, row.checksum)?;
+    statement.raw_bind_parameter(after + 9, &row.payload[..])
+}
+
 impl Tx<'_> {
     /// Stores messages; the caller has checked them.
     pub(super) fn push(&mut self, messages: Vec<NewMessage>) -> Result<Vec<Pushed>, StoreError> {
         let queues = self.check(&messages)?;
         self.begin()?;
-        let mut insert = self.prepare(INSERT_MESSAGE)?;
+        let mut rows = Vec::with_capacity(messages.len());
         let mut pushed = Vec::with_capacity(messages.len());
         let mut plain: HashMap<i64, i64> = HashMap::new();
         for (message, queue) in messages.into_iter().zip(queues) {
@@ -33,7 +56,6 @@ impl Tx<'_> {
                 continue;
             }
             let row = self.new_row(queue, &message)?;
-            insert_row(&mut insert, &row)?;
             let place = Place(row.place);
             *plain.entry(queue).or_default() += 1;
             if row.stream.is_some() || message.delay.as_millis() > 0 || message.stages.bits() != 0 {
@@ -42,13 +64,31 @@ impl Tx<'_> {
                 self.queue(queue)?.band_of(place).last = place.0;
             }
             pushed.push(Pushed::New(self.remember_key(queue, &message, place)?));
+            rows.push(row);
         }
+        self.insert_rows(&rows)?;
         for (queue, count) in plain {
             let tally = self.queue(queue)?.tally();
             tally.pushed += count;
             tally.live += count;
         }
         Ok(pushed)
+    }
+
+    /// Writes message rows, several by one statement: the cursor then stays where the next one goes.
+    fn insert_rows(&self, rows: &[MessageRow]) -> Result<(), StoreError> {
+        let mut parts = rows.chunks_exact(ROWS_AT_ONCE);
+        if rows.len() >= ROWS_AT_ONCE {
+            let mut several = self.prepare(&INSERT_SEVERAL)?;
+            for part in parts.by_ref() {
+                for (at, row) in part.iter().enumerate() {
+                    bind_row(&mut several, at * 9, row).translated()?;
+                }
+                several.raw_execute().translated()?;
+            }
+        }
+        let mut one = self.prepare(INSERT_MESSAGE)?;
+        parts.remainder().iter().try_for_each(|row| insert_row(&mut one, row))
     }
 
     /// Every message is acceptable, or none is stored. Answers the numbers of their queues.

@@ -141,7 +141,10 @@ impl Queue {
 
     /// So many dead letters more or less have this reason.
     pub(super) fn count_reason(&mut self, reason: &str, change: i64) {
-        *self.reasons.entry(reason.to_owned()).or_default() += change;
+        match self.reasons.get_mut(reason) {
+            Some(count) => *count += change,
+            None => drop(self.reasons.insert(reason.to_owned(), change)),
+        }
         self.reasons_changed = true;
     }
 
