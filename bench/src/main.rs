@@ -57,7 +57,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 async fn measure(id: &str, quick: bool) -> Result<Value> {
-    let rounds = if quick { 3 } else { 5 };
+    let rounds = 5;
     let mut values = Vec::new();
     match id {
         "P4" => return latency(quick).await,

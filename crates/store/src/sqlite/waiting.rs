@@ -17,7 +17,8 @@ const INSERT_WAITING: &str = "INSERT OR REPLACE INTO waiting
     (place, number, band, state, due_at, type, claim, deliveries, failures, suspect, facts, history)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)";
 /// Writes the row of a message that was leased and has one.
-const UPDATE_WAITING: &str = "UPDATE waiting SET state = ?4, due_at = ?5, claim = NULL, deliveries = ?7, failures = ?8,
+const UPDATE_WAITING: &str =
+    "UPDATE waiting SET state = ?4, due_at = ?5, claim = NULL, deliveries = ?7, failures = ?8,
     suspect = ?9, facts = ?10, history = ?11 WHERE place = ?1";
 
 /// The columns that [`read_waiting`] reads, in its order.
