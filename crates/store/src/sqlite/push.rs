@@ -21,7 +21,7 @@ pub(super) const INSERT_MESSAGE: &str =
 const ROWS_AT_ONCE: usize = 10;
 
 static INSERT_SEVERAL: LazyLock<String> = LazyLock::new(|| {
-    let values = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?)"; ROWS_AT_ONCE].join(", ");
+    let values = ["(?, ?, ?, ?, ?, ?, ?, ?, ?)"; ROWS_AT_ONCE].join(", ");
     let head = "INSERT INTO message (place, type, pushed_at, deadline_at, stream, key, headers, checksum, payload) VALUES";
     format!("{head} {values}")
 });
