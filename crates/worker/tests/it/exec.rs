@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use sickbay_core::port::Desk;
 use sickbay_core::{
     Cause, Counters, Key, Kind, MessageType, QueuePolicy, Reason, Stages, StreamKey, Timestamp,
 };
@@ -381,6 +382,8 @@ async fn a_lost_lease_ends_the_whole_group() {
     let handler = ExecHandler::new(shell(STUBBORN).env("FIFO", &fifo.path), scene.clock());
     let _running = scene.worker(handler).start();
     both_are_there(&mut fifo).await;
+    // Nobody gets it a second time, or a second group would hold the pipe.
+    scene.store.set_paused(&scene.queue, true).await.unwrap();
     scene.source.renewals_fail.store(true, Ordering::SeqCst);
     scene.source.turns_fail.store(true, Ordering::SeqCst);
     scene.pass(40).await;
