@@ -100,13 +100,13 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool, arriva
     let messages: Vec<NewMessage> = (0..count)
         .map(|n| {
             let message = NewMessage::new(queue(), payload(n));
-            if poison && n % 10 == 0 { message.header("poison", "yes") } else { message }
+            message.header("poison", if poison && n % 10 == 0 { "yes" } else { "no" })
         })
         .collect();
     let done = Arc::new(AtomicU64::new(0));
     let seen = done.clone();
     let handler = move |ctx: Context| {
-        let fails = ctx.header("poison").is_some();
+        let fails = ctx.header("poison") == Some("yes");
         if !fails || ctx.counters().failures == 2 {
             seen.fetch_add(1, Ordering::Relaxed);
         }

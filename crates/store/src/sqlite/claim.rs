@@ -411,8 +411,8 @@ impl Tx<'_> {
     /// Counts the delivery of a message that has a row in `waiting`.
     fn lease_waiting(&mut self, lease: &mut Leased) -> Result<(), StoreError> {
         lease.counters.deliveries += 1;
-        lease.in_memory = false;
-        if lease.in_waiting {
+        // The journal alone tells of one that was kept in memory.
+        if lease.in_waiting && !lease.in_memory {
             let sql =
                 "UPDATE waiting SET state = 1, deliveries = deliveries + 1, claim = ?2 WHERE place = ?1";
             let values = params![lease.place.0, self.state.last_claim as i64 + 1];

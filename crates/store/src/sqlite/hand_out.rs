@@ -26,9 +26,18 @@ impl Tx<'_> {
         self.state.last_claim = number;
         let until = self.after(claim.lease);
         let places: Vec<i64> = taken.iter().map(|taken| taken.lease.place.0).collect();
+        let again: Vec<i64> =
+            taken.iter().filter(|taken| taken.lease.in_memory).map(|taken| taken.lease.place.0).collect();
         self.execute(
-            "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![number as i64, claim.process.0 as i64, claim.worker.as_str(), self.now, pack(&places)],
+            "INSERT INTO claim VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            params![
+                number as i64,
+                claim.process.0 as i64,
+                claim.worker.as_str(),
+                self.now,
+                pack(&places),
+                (!again.is_empty()).then(|| pack(&again))
+            ],
         )?;
         let info = ClaimInfo {
             process: claim.process,
@@ -47,6 +56,7 @@ impl Tx<'_> {
         let mut deliveries = Vec::with_capacity(taken.len());
         for mut one in taken {
             one.lease.claim = number;
+            one.lease.in_memory = false;
             one.lease.until = until;
             deliveries.push(self.delivery(claim, until, &one, &mut streams)?);
             one.lease.row = Some(Box::new(one.row));

@@ -196,12 +196,18 @@ fn load_suspects(connection: &Connection, state: &mut State) -> Result<(), Store
 /// Messages that were kept in memory to be tried again.
 fn load_ready(connection: &Connection, state: &mut State) -> Result<(), StoreError> {
     let sql = format!(
-        "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS} FROM waiting w JOIN message m ON m.place = w.place WHERE w.state = 5"
+        "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS}, w.claim FROM waiting w JOIN message m ON m.place = w.place
+         WHERE w.state = 5"
     );
     let mut statement = connection.prepare(&sql).translated()?;
-    let rows = statement.query_map([], read_taken).translated()?;
-    for taken in rows {
-        let taken = taken.translated()?;
+    let claim_at = statement.column_count() - 1;
+    let rows = statement
+        .query_map([], |row| Ok((read_taken(row)?, row.get::<_, Option<i64>>(claim_at)?)))
+        .translated()?;
+    for row in rows {
+        let (taken, claim) = row.translated()?;
+        // Later claims have larger numbers than the one that such a row tells of.
+        state.last_claim = state.last_claim.max(claim.unwrap_or(0) as u64);
         let (place, due_at) = (taken.lease.place, taken.lease.due_at);
         if let Some(queue) = state.queue(place.queue()) {
             queue.ready.insert((place.band().0 & 15, due_at, place.number()), taken);

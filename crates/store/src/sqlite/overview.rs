@@ -11,6 +11,7 @@ use sickbay_core::{Key, MessageId, MessageType, QueueName, QueuePolicy, StoreErr
 use super::SqliteStore;
 use super::failure::Translate;
 use super::place::{Place, queue_range, unpack};
+use super::waiting::is_held;
 use super::{list, view};
 
 #[async_trait]
@@ -136,25 +137,78 @@ fn add_waiting(
         .translated()?;
     let mut rows = statement.query(params![low, high, now]).translated()?;
     while let Some(row) = rows.next().translated()? {
-        let (failures, later): (u32, bool) = (row.get(0).translated()?, row.get(1).translated()?);
-        let message_type =
-            row.get::<_, Option<String>>(2).translated()?.and_then(|name| MessageType::new(name).ok());
-        let count: u64 = row.get(3).translated()?;
-        if later {
-            *(if failures == 0 { &mut stats.scheduled } else { &mut stats.failed }) += count;
+        let group = Waiting::read(row).translated()?;
+        count_waiting(stats, policy, &group, row.get(3).translated()?);
+        if group.later {
             let (first, last) = (row.get::<_, i64>(4).translated()?, row.get::<_, i64>(5).translated()?);
             let first = Timestamp::from_millis(first);
             stats.next_due_at = Some(stats.next_due_at.map_or(first, |next| next.min(first)));
             stats.latest_due_at = stats.latest_due_at.max(Some(Timestamp::from_millis(last)));
         }
-        if failures > 0 {
-            *stats.retry_counts.entry(failures).or_default() += count;
-            if failures + 1 >= policy.deliveries_max(message_type.as_ref()) {
-                stats.poison_candidates += count;
-            }
-        }
+    }
+    for group in held_again(connection, (low, high), now)? {
+        count_waiting(stats, policy, &group, -1);
     }
     Ok(())
+}
+
+/// What decides how a waiting message is counted.
+struct Waiting {
+    failures: u32,
+    later: bool,
+    message_type: Option<MessageType>,
+}
+
+impl Waiting {
+    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let message_type = row.get::<_, Option<String>>(2)?.and_then(|name| MessageType::new(name).ok());
+        Ok(Self { failures: row.get(0)?, later: row.get(1)?, message_type })
+    }
+}
+
+fn count_waiting(stats: &mut QueueStats, policy: &QueuePolicy, group: &Waiting, change: i64) {
+    let count = |figure: &mut u64| *figure = figure.saturating_add_signed(change);
+    if group.later {
+        count(if group.failures == 0 { &mut stats.scheduled } else { &mut stats.failed });
+    }
+    if group.failures > 0 {
+        let retries = stats.retry_counts.entry(group.failures).or_default();
+        count(retries);
+        if *retries == 0 {
+            stats.retry_counts.remove(&group.failures);
+        }
+        if group.failures + 1 >= policy.deliveries_max(group.message_type.as_ref()) {
+            count(&mut stats.poison_candidates);
+        }
+    }
+}
+
+/// Messages in hand whose rows look as if they waited.
+fn held_again(connection: &Connection, places: (i64, i64), now: i64) -> Result<Vec<Waiting>, StoreError> {
+    let mut known = connection
+        .prepare_cached(
+            "SELECT w.failures, w.due_at > ?2, t.name, w.state, w.claim FROM waiting w
+             LEFT JOIN type t ON t.no = w.type WHERE w.place = ?1",
+        )
+        .translated()?;
+    let mut statement =
+        connection.prepare_cached("SELECT no, again FROM claim WHERE again IS NOT NULL").translated()?;
+    let mut rows = statement.query([]).translated()?;
+    let mut held = Vec::new();
+    while let Some(row) = rows.next().translated()? {
+        let claim: i64 = row.get(0).translated()?;
+        let again = unpack(row.get_ref(1).translated()?.as_blob().unwrap_or_default());
+        for place in again.into_iter().filter(|place| (places.0..=places.1).contains(place)) {
+            let found = known
+                .query_row(params![place, now], |row| {
+                    Ok((Waiting::read(row)?, row.get::<_, i64>(3)?, row.get(4)?))
+                })
+                .optional()
+                .translated()?;
+            held.extend(found.filter(|(_, state, by)| is_held(*state, *by, claim)).map(|found| found.0));
+        }
+    }
+    Ok(held)
 }
 
 fn add_reasons(connection: &Connection, no: i64, stats: &mut QueueStats) -> Result<(), StoreError> {

@@ -11,6 +11,7 @@ use super::load::load_bands;
 use super::place::{Place, unpack};
 use super::state::{ClaimInfo, State};
 use super::tx::{Hot, Tx};
+use super::waiting::is_held;
 
 /// How long a lease of unknown end goes on after a failed commit.
 const UNKNOWN_LEASE_MS: i64 = 30_000;
@@ -151,7 +152,7 @@ fn restore_lease(
         .query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()
         .translated()?;
-    if holder.is_some_and(|(state, by)| state != 1 || by != Some(claim as i64)) {
+    if holder.is_some_and(|(state, by)| !is_held(state, by, claim as i64)) {
         return Ok(false);
     }
     // What was set aside lies where it lay when it was leased.
@@ -164,8 +165,11 @@ fn restore_lease(
     let live = tx.read_live(place)?;
     drop(tx);
     let Some((mut lease, _)) = live else { return Ok(false) };
-    if !lease.in_waiting {
-        lease.counters.deliveries = 1;
+    if holder.is_none_or(|(state, _)| state == 5) {
+        lease.counters.deliveries += 1;
+        if let Some(queue) = state.queue(place.queue()) {
+            queue.ready.remove(&(place.band().0 & 15, lease.due_at, place.number()));
+        }
     }
     lease.claim = claim;
     lease.until = until;

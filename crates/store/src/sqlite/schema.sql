@@ -67,7 +67,7 @@ CREATE TABLE waiting (
     state       INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5), -- 0 due, 1 leased, 2 type held, 3 blocked, 4 suspect, 5 due and in memory
     due_at      INTEGER NOT NULL,
     type        INTEGER,
-    claim       INTEGER,
+    claim       INTEGER,                                        -- who holds it if leased, otherwise the last claim that ended
     deliveries  INTEGER NOT NULL,
     failures    INTEGER NOT NULL,
     suspect     INTEGER NOT NULL,
@@ -84,7 +84,8 @@ CREATE TABLE claim (
     process    INTEGER NOT NULL,
     worker     TEXT    NOT NULL,
     claimed_at INTEGER NOT NULL,
-    places     BLOB    NOT NULL
+    places     BLOB    NOT NULL,
+    again      BLOB                                             -- those of them whose rows in `waiting` were left as they are
 ) STRICT;
 
 CREATE TABLE stream (

@@ -17,7 +17,7 @@ use super::pack::{entries, unpack_facts};
 use super::place::Place;
 use super::row::{MESSAGE_COLUMNS, MessageRow, unpack_headers};
 use super::tx::locate;
-use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
+use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, is_held, read_waiting};
 use super::{list, state::Leased};
 use crate::door;
 
@@ -61,7 +61,7 @@ pub(super) fn leased_places(connection: &Connection) -> Result<LeasedPlaces, Sto
         for place in journal_numbers(row.get_ref(3).translated()?.as_blob().unwrap_or_default()) {
             let holder: Option<(i64, Option<i64>)> =
                 known.query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?))).optional().translated()?;
-            let held = holder.is_none_or(|(state, by)| state == 1 && by == Some(claim));
+            let held = holder.is_none_or(|(state, by)| is_held(state, by, claim));
             if held && !dead.exists([place.0]).translated()? {
                 leased.insert(place.number(), (place.0, worker.clone(), since));
             }
@@ -132,14 +132,18 @@ fn live(connection: &Connection, id: MessageId, place: Place, now: i64) -> Resul
         .query_row([place.0], |row| {
             let message = MessageRow::read(row, WAITING_WIDTH)?;
             let waits = row.get::<_, Option<i64>>(0)?.is_some();
-            let fresh = Leased::fresh(place, message.pushed_at, message.type_no);
-            Ok((if waits { read_waiting(row)? } else { fresh }, message))
+            let mut known = match waits {
+                true => read_waiting(row)?,
+                false => Leased::fresh(place, message.pushed_at, message.type_no),
+            };
+            known.in_memory = waits && row.get::<_, i64>(WAITING_WIDTH - 1)? == 5;
+            Ok((known, message))
         })
         .translated()?;
     // A message that was replayed lies elsewhere than the journal of its earlier life says.
     let holder = leased_places(connection)?.0.remove(&id.number()).filter(|held| held.0 == place.0);
-    if holder.is_some() && !known.in_waiting {
-        known.counters.deliveries = 1;
+    if holder.is_some() && (known.in_memory || !known.in_waiting) {
+        known.counters.deliveries += 1;
     }
     let due_at = Timestamp::from_millis(known.due_at);
     let status = match &holder {

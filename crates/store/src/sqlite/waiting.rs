@@ -15,10 +15,10 @@ const READY_MAX: usize = 4096;
 /// Writes a row that may be new.
 const INSERT_WAITING: &str = "INSERT OR REPLACE INTO waiting
     (place, number, band, state, due_at, type, claim, deliveries, failures, suspect, facts, history)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9, ?10, ?11)";
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?12, ?7, ?8, ?9, ?10, ?11)";
 /// Writes the row of a message that was leased and has one.
 const UPDATE_WAITING: &str =
-    "UPDATE waiting SET state = ?4, due_at = ?5, claim = NULL, deliveries = ?7, failures = ?8,
+    "UPDATE waiting SET state = ?4, due_at = ?5, claim = ?12, deliveries = ?7, failures = ?8,
     suspect = ?9, facts = ?10, history = ?11 WHERE place = ?1";
 
 /// The columns that [`read_waiting`] reads, in its order.
@@ -26,6 +26,17 @@ pub(super) const WAITING_COLUMNS: &str =
     "w.place, w.due_at, w.type, w.deliveries, w.failures, w.suspect, w.facts, w.history, w.state";
 /// How many they are.
 pub(super) const WAITING_WIDTH: usize = 9;
+
+/// True if a message with such a row is in hand under this claim. One that was kept in memory keeps its row
+/// while it is in hand: the row then tells of an earlier claim.
+pub(super) const fn is_held(state: i64, row_claim: Option<i64>, claim: i64) -> bool {
+    match (state, row_claim) {
+        (1, Some(by)) => by == claim,
+        (5, Some(ended)) => ended < claim,
+        (5, None) => true,
+        _ => false,
+    }
+}
 
 /// Reads what is known of a waiting message.
 pub(super) fn read_waiting(row: &Row<'_>) -> rusqlite::Result<Leased> {
@@ -63,7 +74,8 @@ impl Tx<'_> {
             message.counters.failures,
             message.suspect,
             pack_facts(message),
-            (!message.history.is_empty()).then_some(&message.history)
+            (!message.history.is_empty()).then_some(&message.history),
+            message.claim as i64
         ];
         at_hand(slot, self.connection, sql)?.execute(values).translated()?;
         if state == 5

@@ -7,7 +7,7 @@ use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
 use sickbay_core::{Failure, QueuePolicy, Reason, Settlement};
 
-use super::bench::{Bench, good, message, process, queue, retrying, stream};
+use super::bench::{Bench, good, message, process, queue, retry, retrying, stream};
 use crate::fixture::Fixture;
 
 /// Rule 17.
@@ -59,6 +59,29 @@ pub async fn a_store_whose_process_died_finds_it_out_when_it_is_opened(f: &mut d
     let again = bench.lease_one().await;
     assert!(again.suspect && again.token().epoch > lost.token().epoch);
     bench.done(&again).await;
+}
+
+/// Rules 10 and 17: a retry that is due at once is counted like any other delivery.
+pub async fn a_retry_in_hand_when_the_process_dies_comes_back_once(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let ids: Vec<_> = bench.push_all(vec![message("a"), message("b")]).await.iter().map(|p| p.id()).collect();
+    let first = bench.lease(2).await;
+    bench.apply(&first[0], retry(0, Failure::transient("busy"))).await;
+    let again = bench.lease_one().await;
+    assert_eq!((again.message.id, again.counters.deliveries), (ids[0], 2));
+    let view = bench.view(ids[0]).await;
+    assert_eq!((view.status, view.counters.deliveries), (Status::Active, 2));
+    let stats = bench.stats().await;
+    assert_eq!((stats.active, stats.retry_counts.len(), stats.poison_candidates), (2, 0, 0), "it is in hand");
+    bench.f.crash();
+    let view = bench.view(ids[0]).await;
+    assert_eq!((view.counters.deliveries, view.counters.failures, view.counters.crashes), (2, 1, 1));
+    for id in ids {
+        let suspect = bench.lease_one().await;
+        assert_eq!((suspect.message.id, suspect.cause), (id, Some(Cause::Crashed)));
+        bench.done(&suspect).await;
+    }
+    assert!(bench.lease(9).await.is_empty());
 }
 
 /// A9, I5.

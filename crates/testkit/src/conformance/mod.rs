@@ -91,6 +91,7 @@ macro_rules! conformance {
                 what_a_dead_process_held_is_suspect_at_once
                 the_evidence_of_a_death_is_kept
                 a_store_whose_process_died_finds_it_out_when_it_is_opened
+                a_retry_in_hand_when_the_process_dies_comes_back_once
                 a_lone_killer_is_quarantined_after_exactly_its_budget
                 an_innocent_that_was_there_every_time_is_never_quarantined
                 a_process_with_a_suspect_in_hand_gets_nothing_else
