@@ -18,6 +18,10 @@ use serde_json::{Map, Value, json};
 use crate::growth::Scale;
 use crate::work::Arrival;
 
+/// As in the `sickbay` binary: deliveries are made on one thread and dropped on others.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const FULL: Scale = Scale {
     backlog: 5_000_000,
     dead: 1_000_000,

@@ -154,7 +154,7 @@ impl Tx<'_> {
                 Vec::new()
             };
             // Waiting messages are read only if one of them could be due before the last fresh one.
-            let ready_due = self.queue(queue_no)?.first_ready(index);
+            let ready_due = self.queue(queue_no)?.ready.first_due(index as i64).unwrap_or(i64::MAX);
             let last = (fresh.len() == wanted).then(|| fresh[wanted - 1].pushed_at);
             let now = self.now;
             let before = |due: i64| due <= now && last.is_none_or(|last| last >= due);
@@ -200,7 +200,7 @@ impl Tx<'_> {
         wanted: usize,
         due: &mut Vec<Taken>,
     ) -> Result<bool, StoreError> {
-        let ready = self.queue(queue_no)?.take_ready(index, wanted);
+        let ready = self.queue(queue_no)?.ready.take(index as i64, wanted);
         let full = |list: &[Taken]| (list.len() == wanted).then(|| list.last().map(order)).flatten();
         let known_until = [full(due), full(&ready)].into_iter().flatten().min();
         due.extend(ready);
@@ -253,8 +253,7 @@ impl Tx<'_> {
     /// What was not needed of the messages kept in memory goes back there.
     fn keep_ready(&mut self, rest: impl Iterator<Item = Taken>) -> Result<(), StoreError> {
         for taken in rest.filter(|taken| taken.lease.in_memory) {
-            let (place, due_at) = (taken.lease.place, taken.lease.due_at);
-            self.queue(place.queue())?.ready.insert((place.band().0 & 15, due_at, place.number()), taken);
+            self.queue(taken.lease.place.queue())?.ready.insert(taken);
         }
         Ok(())
     }
@@ -328,7 +327,7 @@ impl Tx<'_> {
         let gated = !queue.gates.is_empty();
         self.begin()?;
         if gated && !self.gate_is_open(place.queue(), row.type_no) {
-            return self.put_waiting(&lease, 2);
+            return self.put_waiting(lease, 2);
         }
         if row.expected_checksum(place.number()) != row.checksum {
             return self.set_corrupt_aside(lease);
@@ -432,7 +431,7 @@ impl Tx<'_> {
             KeyCheck::Mine => Ok(true),
             KeyCheck::Busy => {
                 let due_at = self.now.saturating_add(KEY_BUSY_MS);
-                self.put_waiting(&Leased { due_at, ..lease.clone() }, 0)?;
+                self.put_waiting(Leased { due_at, ..lease.clone() }, 0)?;
                 if let Some((stream, _)) = lease.stream {
                     self.set_entry_due(stream, place.number(), due_at)?;
                 }

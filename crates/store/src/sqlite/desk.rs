@@ -301,7 +301,7 @@ impl Tx<'_> {
         if let Some((stream, _)) = message.stream {
             self.set_entry_due(stream, number, self.now)?;
         }
-        self.put_waiting(&message, state)?;
+        self.put_waiting(message, state)?;
         Ok(Replayed::Done)
     }
 

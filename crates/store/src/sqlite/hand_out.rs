@@ -41,7 +41,7 @@ impl Tx<'_> {
         )?;
         let info = ClaimInfo {
             process: claim.process,
-            worker: claim.worker.as_str().to_owned(),
+            worker: claim.worker.as_str().into(),
             claimed_at: self.now,
             numbers: taken.iter().map(|taken| taken.lease.place.number()).collect(),
             left: taken.len() as u32,

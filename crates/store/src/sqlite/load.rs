@@ -208,9 +208,8 @@ fn load_ready(connection: &Connection, state: &mut State) -> Result<(), StoreErr
         let (taken, claim) = row.translated()?;
         // Later claims have larger numbers than the one that such a row tells of.
         state.last_claim = state.last_claim.max(claim.unwrap_or(0) as u64);
-        let (place, due_at) = (taken.lease.place, taken.lease.due_at);
-        if let Some(queue) = state.queue(place.queue()) {
-            queue.ready.insert((place.band().0 & 15, due_at, place.number()), taken);
+        if let Some(queue) = state.queue(taken.lease.place.queue()) {
+            queue.ready.insert(taken);
         }
     }
     Ok(())

@@ -21,6 +21,7 @@ mod ports;
 mod push;
 mod quarantine;
 mod reader;
+mod ready;
 mod recover;
 mod row;
 mod schema;

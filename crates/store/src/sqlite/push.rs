@@ -142,13 +142,13 @@ impl Tx<'_> {
         let mut fresh = Leased::fresh(place, due_at, row.type_no);
         fresh.stages = message.stages;
         let Some(stream) = row.stream else {
-            return self.put_waiting(&fresh, 0);
+            return self.put_waiting(fresh, 0);
         };
         fresh.stream = Some((stream, false));
         if self.join_stream(stream, place, due_at)? {
-            self.put_waiting(&fresh, 0)
+            self.put_waiting(fresh, 0)
         } else if message.delay.as_millis() > 0 || message.stages.bits() != 0 {
-            self.put_waiting(&fresh, 3)
+            self.put_waiting(fresh, 3)
         } else {
             Ok(())
         }
@@ -242,7 +242,7 @@ impl Tx<'_> {
         signature: Option<sickbay_core::signature::Signature>,
     ) -> Result<(), StoreError> {
         let ending = super::settle::Ending {
-            worker: worker.to_owned(),
+            worker: worker.into(),
             started_at,
             signature,
             ..super::settle::Ending::default()

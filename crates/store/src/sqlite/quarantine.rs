@@ -168,7 +168,7 @@ impl Tx<'_> {
             None => 0,
             Some(first) => 3 * i64::from(!first),
         };
-        self.put_waiting(&message, state)?;
+        self.put_waiting(message, state)?;
         self.count_replay(grave.queue, queue)?;
         self.queue(grave.queue)?.count_reason(&grave.reason, -1);
         Ok(Replayed::Done)

@@ -112,7 +112,7 @@ fn read_journal(
         let process = ProcessId(row.get::<_, i64>(1).translated()? as u64);
         let mut info = ClaimInfo {
             process,
-            worker: row.get(2).translated()?,
+            worker: row.get::<_, String>(2).translated()?.into(),
             claimed_at: row.get(3).translated()?,
             numbers: Vec::new(),
             left: 0,
@@ -168,7 +168,7 @@ fn restore_lease(
     if holder.is_none_or(|(state, _)| state == 5) {
         lease.counters.deliveries += 1;
         if let Some(queue) = state.queue(place.queue()) {
-            queue.ready.remove(&(place.band().0 & 15, lease.due_at, place.number()));
+            queue.ready.remove(place, lease.due_at);
         }
     }
     lease.claim = claim;

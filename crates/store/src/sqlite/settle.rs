@@ -1,5 +1,6 @@
 //! Deliveries end (contract 13–17).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::params;
@@ -17,7 +18,7 @@ use super::tx::Tx;
 /// What is recorded of how a delivery ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ending {
-    pub(super) worker: String,
+    pub(super) worker: Arc<str>,
     pub(super) started_at: i64,
     pub(super) signature: Option<Signature>,
     pub(super) stages: Stages,
@@ -146,7 +147,7 @@ impl Tx<'_> {
                 self.queue(message.place.queue())?.tally().failures += 1;
                 self.note_failure(&mut message, AttemptEnd::Failed, &failure, &ending)?;
                 let available = self.queue(message.place.queue())?.policy.ordering == Ordering::Available;
-                return self.park(&message, ending.cascade || available);
+                return self.park(message, ending.cascade || available);
             }
             Decision::Release { after } => {
                 counters.releases += 1;
@@ -162,7 +163,7 @@ impl Tx<'_> {
                 self.write_attempt(&mut message, AttemptEnd::LeaseExpired, None, &ending)?;
             }
         }
-        self.park(&message, false)
+        self.park(message, false)
     }
 
     fn note_failure(
@@ -177,7 +178,7 @@ impl Tx<'_> {
     }
 
     /// A message waits again.
-    fn park(&mut self, message: &Leased, defer: bool) -> Result<(), StoreError> {
+    fn park(&mut self, message: Leased, defer: bool) -> Result<(), StoreError> {
         self.queue(message.place.queue())?.tally().active -= 1;
         let mut state = 0;
         if let Some((stream, deferred)) = message.stream {
@@ -247,7 +248,7 @@ impl Tx<'_> {
             message.suspect = true;
             let failure = crate::door::crashed(evidence);
             self.note_failure(&mut message, AttemptEnd::Crashed, &failure, &ending)?;
-            self.park(&message, false)?;
+            self.park(message, false)?;
         }
         match stream {
             Some((stream, _)) => self.unlease_stream(stream),

@@ -2,7 +2,7 @@
 //! grows with the backlog.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
+use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
@@ -11,6 +11,7 @@ use sickbay_core::stats::TypeGate;
 use sickbay_core::{Cause, Counters, MessageType, QueueName, QueuePolicy, Stages};
 
 use super::place::{Band, Place};
+use super::ready::Ready;
 use super::row::MessageRow;
 
 /// Message numbers are consecutive, which makes the cheapest hash a good one.
@@ -72,7 +73,7 @@ pub(super) struct Taken {
 #[derive(Clone, Debug)]
 pub(super) struct ClaimInfo {
     pub(super) process: ProcessId,
-    pub(super) worker: String,
+    pub(super) worker: Arc<str>,
     pub(super) claimed_at: i64,
     pub(super) numbers: Vec<u64>,
     pub(super) left: u32,
@@ -119,8 +120,7 @@ pub(super) struct Queue {
     /// How many dead letters have which reason, and whether that changed.
     pub(super) reasons: HashMap<String, i64>,
     pub(super) reasons_changed: bool,
-    /// Messages that came back and are due, by (9 - priority, due_at, number): the first to be tried again.
-    pub(super) ready: BTreeMap<(i64, i64, u64), Taken>,
+    pub(super) ready: Ready,
     /// Suspects that can be claimed: (9 - priority, due_at, number).
     pub(super) suspects: BTreeSet<(i64, i64, u64)>,
 }
@@ -146,21 +146,6 @@ impl Queue {
             None => drop(self.reasons.insert(reason.to_owned(), change)),
         }
         self.reasons_changed = true;
-    }
-
-    /// When the first message of a band that is kept in memory is due.
-    pub(super) fn first_ready(&self, index: usize) -> i64 {
-        let band = index as i64;
-        let first = self.ready.range((band, i64::MIN, 0)..(band + 1, i64::MIN, 0)).next();
-        first.map_or(i64::MAX, |((_, due_at, _), _)| *due_at)
-    }
-
-    /// Takes messages of a band that are kept in memory, the first due first.
-    pub(super) fn take_ready(&mut self, index: usize, count: usize) -> Vec<Taken> {
-        let band = index as i64;
-        let range = self.ready.range((band, i64::MIN, 0)..(band + 1, i64::MIN, 0));
-        let keys: Vec<_> = range.take(count).map(|(key, _)| *key).collect();
-        keys.iter().filter_map(|key| self.ready.remove(key)).collect()
     }
 
     /// A waiting message will be due at this time.

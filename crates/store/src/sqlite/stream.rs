@@ -184,7 +184,7 @@ impl Tx<'_> {
                     .translated()?;
                 let mut fresh = Leased::fresh(first.place, first.due_at, type_no);
                 fresh.stream = Some((stream, false));
-                self.put_waiting(&fresh, 0)
+                self.put_waiting(fresh, 0)
             }
         }
     }

@@ -9,9 +9,6 @@ use super::place::Place;
 use super::state::{Leased, Taken};
 use super::tx::{Tx, at_hand};
 
-/// How many messages of a queue that are due again are kept in memory.
-const READY_MAX: usize = 4096;
-
 /// Writes a row that may be new.
 const INSERT_WAITING: &str = "INSERT OR REPLACE INTO waiting
     (place, number, band, state, due_at, type, claim, deliveries, failures, suspect, facts, history)
@@ -52,10 +49,10 @@ pub(super) fn read_waiting(row: &Row<'_>) -> rusqlite::Result<Leased> {
 
 impl Tx<'_> {
     /// Writes the whole row of a message that waits from now on, in this state (0 becomes 4 for a suspect).
-    pub(super) fn put_waiting(&mut self, message: &Leased, state: i64) -> Result<(), StoreError> {
+    pub(super) fn put_waiting(&mut self, mut message: Leased, state: i64) -> Result<(), StoreError> {
         let state = match state {
             0 if message.suspect => 4,
-            0 if self.fits_in_memory(message)? => 5,
+            0 if self.fits_in_memory(&message)? => 5,
             _ => state,
         };
         let (slot, sql) = if message.in_waiting && message.claim > 0 {
@@ -73,28 +70,25 @@ impl Tx<'_> {
             message.counters.deliveries,
             message.counters.failures,
             message.suspect,
-            pack_facts(message),
+            pack_facts(&message),
             (!message.history.is_empty()).then_some(&message.history),
             message.claim as i64
         ];
         at_hand(slot, self.connection, sql)?.execute(values).translated()?;
+        let (place, due_at) = (message.place, message.due_at);
         if state == 5
-            && let Some(row) = message.row.as_deref()
+            && let Some(row) = message.row.take()
         {
-            let taken = Taken {
-                lease: Leased { in_waiting: true, in_memory: true, row: None, ..message.clone() },
-                row: row.clone(),
-            };
-            let key = (message.place.band().0 & 15, message.due_at, message.place.number());
-            self.queue(message.place.queue())?.ready.insert(key, taken);
+            let lease = Leased { in_waiting: true, in_memory: true, ..message };
+            self.queue(place.queue())?.ready.insert(Taken { lease, row: *row });
         }
-        self.note_candidate(message.place, message.due_at, state)
+        self.note_candidate(place, due_at, state)
     }
 
     /// True if a message that comes back is due now, stands in no stream, and there is room for it.
     fn fits_in_memory(&mut self, message: &Leased) -> Result<bool, StoreError> {
         let due = message.due_at <= self.now && message.stream.is_none() && message.row.is_some();
-        Ok(due && self.queue(message.place.queue())?.ready.len() < READY_MAX)
+        Ok(due && self.queue(message.place.queue())?.ready.has_room())
     }
 
     /// Remembers what can be claimed, and from when.
@@ -124,10 +118,9 @@ impl Tx<'_> {
 
     /// A message is no longer among the suspects or among those kept in memory.
     pub(super) fn forget_candidate(&mut self, place: Place, due_at: i64) -> Result<(), StoreError> {
-        let key = (place.band().0 & 15, due_at, place.number());
         let queue = self.queue(place.queue())?;
-        queue.suspects.remove(&key);
-        queue.ready.remove(&key);
+        queue.suspects.remove(&(place.band().0 & 15, due_at, place.number()));
+        queue.ready.remove(place, due_at);
         Ok(())
     }
 
