@@ -22,6 +22,10 @@ use crate::args::{Args, Kind};
 use crate::load::{Drained, Latencies};
 use crate::peer::Peer;
 
+/// The same as Sickbay is measured with.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let args = Args::parse(std::env::args().skip(1))?;

@@ -11,6 +11,11 @@ use clap::Parser as _;
 use command::{Arguments, Env};
 use output::{Failure, Output};
 
+/// Deliveries are made on the store's thread and dropped on the handlers': the system's allocator makes them
+/// wait for each other.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let out = Output::new(arguments.options.json, arguments.options.quiet, arguments.options.color);
