@@ -16,7 +16,7 @@ pub struct Lease {
     pub expires_at: Timestamp,
 }
 
-/// What is counted about a message since it was pushed or last replayed. Deliveries are counted when
+/// What is counted about a message since it was pushed, last replayed or last reset. Deliveries are counted when
 /// they are claimed, so a message that kills its worker counts too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
@@ -34,7 +34,7 @@ pub struct Counters {
     pub expiries: u32,
     /// Times it was replayed from quarantine, over its whole life.
     pub replays: u32,
-    /// Deliveries before the last replay.
+    /// Deliveries before the last replay or reset.
     pub earlier: u32,
 }
 
@@ -53,6 +53,12 @@ impl Counters {
     /// The counters after a replay: a new life with the old history.
     #[must_use]
     pub const fn replayed(&self) -> Self {
+        Self { replays: self.replays.saturating_add(1), ..self.reset() }
+    }
+
+    /// The counters of a message that was given its attempts back.
+    #[must_use]
+    pub const fn reset(&self) -> Self {
         Self {
             deliveries: 0,
             failures: 0,
@@ -60,9 +66,14 @@ impl Counters {
             charges: 0,
             releases: 0,
             expiries: 0,
-            replays: self.replays.saturating_add(1),
+            replays: self.replays,
             earlier: self.earlier.saturating_add(self.deliveries),
         }
+    }
+
+    /// True if nothing was counted in this life, so that there is nothing to give back.
+    pub fn is_untouched(&self) -> bool {
+        *self == self.reset()
     }
 }
 

@@ -30,6 +30,8 @@ pub enum AttemptEnd {
     Released,
     /// Not a delivery: a person or rule sent the message back from quarantine.
     Replayed,
+    /// Not a delivery: a person gave the message its attempts back.
+    Reset,
 }
 
 /// The record of one delivery and how it ended.

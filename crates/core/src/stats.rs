@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::Timestamp;
 use crate::failure::Reason;
 use crate::id::MessageId;
+use crate::message::Status;
 use crate::name::{MessageType, QueueName, StreamKey};
 
 /// What is in a queue and what went through it.
@@ -113,6 +114,43 @@ pub struct StreamView {
     pub since: Option<Timestamp>,
     /// When the head is due, if it waits.
     pub due_at: Option<Timestamp>,
-    /// Messages in the stream, head included.
+    /// Messages in the stream: those that wait or are leased, and those in quarantine that hold it.
     pub length: u64,
+}
+
+/// A place in a stream that a dead letter keeps: what was pushed later waits for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamHold {
+    /// The dead letter.
+    pub id: MessageId,
+    /// Since when it holds the stream.
+    pub since: Timestamp,
+}
+
+/// A message of a stream that waits or is leased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamEntry {
+    /// The message.
+    pub id: MessageId,
+    /// Its type.
+    pub message_type: Option<MessageType>,
+    /// Which road it is on.
+    pub status: Status,
+    /// When it may be delivered; followers wait for their turn besides.
+    pub due_at: Timestamp,
+    /// It was let out of the order.
+    pub deferred: bool,
+    /// How often it failed in this life.
+    pub failures: u32,
+}
+
+/// One stream with what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamDetail {
+    /// The stream as lists show it.
+    pub view: StreamView,
+    /// The places that dead letters keep, in order.
+    pub holds: Vec<StreamHold>,
+    /// The entries in order.
+    pub entries: Vec<StreamEntry>,
 }

@@ -169,12 +169,26 @@ pub fn operator(why: &str) -> Failure {
 
 /// The row of the history that says that a message was sent back.
 pub fn replayed(number: u32, now: Timestamp) -> Attempt {
+    acted(AttemptEnd::Replayed, number, now)
+}
+
+/// The row of the history that says that a message was given its attempts back.
+pub fn reset(number: u32, now: Timestamp) -> Attempt {
+    acted(AttemptEnd::Reset, number, now)
+}
+
+/// Why a message that was never tried cannot be given its attempts back.
+pub fn nothing_to_reset(status: Status) -> String {
+    format!("it has used no attempt (it is {})", status.as_str())
+}
+
+fn acted(end: AttemptEnd, number: u32, now: Timestamp) -> Attempt {
     Attempt {
         number,
         started_at: now,
         ended_at: now,
         worker: String::new(),
-        end: AttemptEnd::Replayed,
+        end,
         failure: None,
         signature: None,
         ran: None,
@@ -206,6 +220,8 @@ pub enum Act {
     Cancel,
     /// Make due what waits for its time.
     Hasten,
+    /// Give what waits its attempts back.
+    Reset,
 }
 
 impl Act {
@@ -216,7 +232,7 @@ impl Act {
             (Self::Replay | Self::Discard, Dead)
             | (Self::DeadLetter, Pending | Scheduled | Failed | Active)
             | (Self::Restore, Discarded)
-            | (Self::Cancel, Pending | Scheduled | Failed)
+            | (Self::Cancel | Self::Reset, Pending | Scheduled | Failed)
             | (Self::Hasten, Scheduled | Failed) => return None,
             (Self::Replay, Discarded) => "it was discarded; restore it first",
             (Self::Discard, Discarded) => "it is discarded already",
@@ -224,11 +240,12 @@ impl Act {
             (Self::Cancel, Active) => "a worker holds it; dead-letter it to take it away",
             (Self::Cancel, Dead) => "it is in quarantine; discard it instead",
             (Self::Hasten, Pending) => "it is due already",
-            (Self::Hasten, Active) => "a worker holds it",
+            (Self::Hasten | Self::Reset, Active) => "a worker holds it",
+            (Self::Reset, Dead) => "it is in quarantine; replay it, which gives its attempts back too",
             (_, Completed) => "it is done",
             (_, Pending | Scheduled | Failed | Active) => "it is not in quarantine",
             (Self::Restore, Dead) => "it was not discarded",
-            (Self::Cancel | Self::Hasten, Dead | Discarded) => "it is in quarantine",
+            (Self::Cancel | Self::Hasten | Self::Reset, Dead | Discarded) => "it is in quarantine",
         };
         Some(format!("{why} (it is {})", status.as_str()))
     }

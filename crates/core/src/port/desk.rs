@@ -1,5 +1,7 @@
 //! What operators call: acts, and views.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 
@@ -8,7 +10,7 @@ use crate::id::{IdPrefix, MessageId};
 use crate::name::{MessageType, QueueName, StreamKey};
 use crate::policy::QueuePolicy;
 use crate::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use crate::stats::{QueueStats, StreamView, TypeGate};
+use crate::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
 
 /// A wish to send one dead letter back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,14 +74,19 @@ pub trait Desk: Send + Sync {
     /// Brings discarded dead letters back into quarantine.
     async fn restore(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError>;
 
-    /// Removes discarded dead letters for good, at most so many, oldest first; answers how many.
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError>;
+    /// Removes dead letters for good that were discarded at least so long ago, at most so many, the
+    /// longest discarded first; answers how many. An age of zero means all discarded ones.
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError>;
 
     /// Removes messages that wait and are not in anybody's hands.
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError>;
 
     /// Makes scheduled or failed messages due now, with their counters as they are.
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError>;
+
+    /// Gives messages that wait their attempts back: counters as after a push, schedule and history as
+    /// they are, with a row that says so.
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError>;
 
     /// Lets a blocked stream go on without its head. False if it was not blocked.
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError>;
@@ -109,6 +116,15 @@ pub trait Overview: Send + Sync {
 
     /// The streams of a queue, blocked ones first.
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError>;
+
+    /// One stream with its holds and its entries, at most so many of each, in their order; `None` if
+    /// it has neither.
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError>;
 
     /// True if the message with this key is done and the key's window has not passed.
     async fn is_done(&self, queue: &QueueName, key: &crate::name::Key) -> Result<bool, StoreError>;

@@ -66,6 +66,19 @@ fn a_failure_is_forgotten_after_exactly_a_minute() {
 }
 
 #[test]
+fn a_clock_that_steps_back_makes_it_forget_nothing() {
+    let policy = more_than(2);
+    let mut breaker = Breaker::new();
+    assert_eq!(breaker.on_failure(&policy, at(60_000), &order(), SAME), None);
+    assert_eq!(breaker.on_failure(&policy, at(0), &order(), SAME), None);
+    assert_eq!(
+        gate(breaker.on_failure(&policy, at(61_000), &order(), SAME)),
+        Some(TypeGate::Tripped),
+        "all three came within a minute"
+    );
+}
+
+#[test]
 fn signatures_are_counted_apart_unless_the_policy_counts_by_type() {
     let policy = more_than(1);
     let mut breaker = Breaker::new();

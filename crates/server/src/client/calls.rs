@@ -17,7 +17,7 @@ use crate::wire::quarantine::{Bulk, BulkAnswer, DeadLetters, Query};
 use crate::wire::queue::{Done, Part, Queue, QueueView, Queues};
 use crate::wire::settle::{Settle, SettleAnswer};
 use crate::wire::stats::{Health, Stats};
-use crate::wire::stream::{Released, Streams};
+use crate::wire::stream::{Released, Reset, ResetAnswer, StreamDetail, Streams};
 
 /// A part of a path.
 fn part(text: &str) -> impl std::fmt::Display + '_ {
@@ -100,6 +100,28 @@ impl Client {
         self.get(format!("/v1/queues/{}/streams?rows={rows}", part(queue.as_str()))).await
     }
 
+    /// One stream with its holds and entries, at most so many of each.
+    pub async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows: u32,
+    ) -> Result<StreamDetail, Problem> {
+        let path = format!("/v1/queues/{}/streams/{}?rows={rows}", part(queue.as_str()), part(key.as_str()));
+        self.get(path).await
+    }
+
+    /// Gives entries of a stream their attempts back and makes them due.
+    pub async fn reset_stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        reset: &Reset,
+    ) -> Result<ResetAnswer, Problem> {
+        let path = format!("/v1/queues/{}/streams/{}/reset", part(queue.as_str()), part(key.as_str()));
+        self.post(path, reset).await
+    }
+
     /// Lets a blocked stream go on without its head.
     pub async fn release_stream(&self, queue: &QueueName, key: &StreamKey) -> Result<Released, Problem> {
         let path = format!("/v1/queues/{}/streams/{}/release", part(queue.as_str()), part(key.as_str()));
@@ -124,6 +146,11 @@ impl Client {
     /// Makes a message due that waits for its time.
     pub async fn hasten(&self, id: &str) -> Result<Acted, Problem> {
         self.post(format!("/v1/messages/{}/hasten", part(id)), &Done {}).await
+    }
+
+    /// Gives a message that waits its attempts back.
+    pub async fn reset_attempts(&self, id: &str) -> Result<Acted, Problem> {
+        self.post(format!("/v1/messages/{}/reset-attempts", part(id)), &Done {}).await
     }
 
     /// Sends one dead letter back.

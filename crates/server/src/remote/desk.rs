@@ -1,5 +1,7 @@
 //! Operators' acts.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sickbay_core::port::{Desk, Replay, Replayed};
 use sickbay_core::stats::TypeGate;
@@ -58,8 +60,8 @@ impl Desk for RemoteStore {
         self.act(Act::Restore { ids }).await
     }
 
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
-        Ok(self.client.purge(&Purge { queue: queue.clone(), rows_max }).await?.count)
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
+        Ok(self.client.purge(&Purge { queue: queue.clone(), age: age.into(), rows_max }).await?.count)
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
@@ -68,6 +70,10 @@ impl Desk for RemoteStore {
 
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
         self.act(Act::Hasten { ids }).await
+    }
+
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
+        self.act(Act::ResetAttempts { ids }).await
     }
 
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError> {

@@ -4,8 +4,8 @@ use async_trait::async_trait;
 use sickbay_core::id::IdPrefix;
 use sickbay_core::port::Overview;
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamView};
-use sickbay_core::{Key, QueueName, QueuePolicy, StoreError};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamView};
+use sickbay_core::{Key, QueueName, QueuePolicy, StoreError, StreamKey};
 
 use super::RemoteStore;
 use super::deliveries::strange;
@@ -53,6 +53,19 @@ impl Overview for RemoteStore {
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
         let streams = self.client.streams(queue, rows_max).await?.streams;
         Ok(streams.into_iter().map(Into::into).collect())
+    }
+
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        match self.client.stream(queue, key, rows_max).await {
+            Ok(detail) => Ok(Some(detail.into())),
+            Err(problem) if problem.code == "SB0040" => Ok(None),
+            Err(problem) => Err(problem.into()),
+        }
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -128,6 +128,7 @@ pub(super) async fn act(State(api): State<Api>, Json(act): Json<Act>) -> Result<
         Act::Restore { ids } => store.restore(ids).await?,
         Act::Cancel { ids } => store.cancel(ids).await?,
         Act::Hasten { ids } => store.hasten(ids).await?,
+        Act::ResetAttempts { ids } => store.reset_attempts(ids).await?,
     };
     Ok(Answer(Outcomes { outcomes: outcomes.into_iter().map(Into::into).collect() }))
 }
@@ -136,6 +137,6 @@ pub(super) async fn purge(
     State(api): State<Api>,
     Json(purge): Json<Purge>,
 ) -> Result<Answer<Count>, Problem> {
-    let count = api.store().purge(&purge.queue, purge.rows_max).await?;
+    let count = api.store().purge(&purge.queue, purge.age.into(), purge.rows_max).await?;
     Ok(Answer(Count { count }))
 }

@@ -47,6 +47,15 @@ pub(super) async fn hasten(
     acted(id, api.store().hasten(vec![id]).await?)
 }
 
+pub(super) async fn reset_attempts(
+    State(api): State<Api>,
+    PathId(id): PathId,
+    Json(_): Json<Done>,
+) -> Result<Answer<Acted>, Problem> {
+    let id = resolve(&api, &id).await?;
+    acted(id, api.store().reset_attempts(vec![id]).await?)
+}
+
 pub(super) async fn replay(
     State(api): State<Api>,
     PathId(id): PathId,

@@ -38,11 +38,11 @@ pub enum Permission {
     ChangeQueues,
     /// Read messages, payloads included.
     ReadMessages,
-    /// Dead-letter, cancel, hasten and replay messages.
+    /// Dead-letter, cancel, hasten, reset and replay messages.
     ActOnMessages,
     /// Replay, discard and restore dead letters.
     ActOnQuarantine,
-    /// Release blocked streams.
+    /// Release and reset streams.
     ActOnStreams,
 }
 
@@ -135,11 +135,14 @@ fn table() -> Vec<Route> {
         post("/v1/settle", P::Work, settle::settle).large(),
         post("/v1/extend", P::Work, deliveries::extend),
         get("/v1/queues/{queue}/streams", P::ReadQueues, streams::list),
+        get("/v1/queues/{queue}/streams/{key}", P::ReadQueues, streams::show),
         post("/v1/queues/{queue}/streams/{key}/release", P::ActOnStreams, streams::release),
+        post("/v1/queues/{queue}/streams/{key}/reset", P::ActOnStreams, streams::reset),
         get("/v1/messages/{id}", P::ReadMessages, messages::show),
         post("/v1/messages/{id}/dead-letter", P::ActOnMessages, messages::dead_letter),
         post("/v1/messages/{id}/cancel", P::ActOnMessages, messages::cancel),
         post("/v1/messages/{id}/hasten", P::ActOnMessages, messages::hasten),
+        post("/v1/messages/{id}/reset-attempts", P::ActOnMessages, messages::reset_attempts),
         post("/v1/messages/{id}/replay", P::ActOnMessages, messages::replay).large(),
         get("/v1/quarantine", P::ReadMessages, quarantine::list),
         post("/v1/quarantine/replay", P::ActOnQuarantine, quarantine::replay),

@@ -108,6 +108,11 @@ pub enum Act {
         /// These.
         ids: Vec<MessageId>,
     },
+    /// Give what waits its attempts back.
+    ResetAttempts {
+        /// These.
+        ids: Vec<MessageId>,
+    },
 }
 
 /// What became of one act on one message.

@@ -416,7 +416,9 @@ pub struct IsDone {
 pub struct Purge {
     /// Of this queue.
     pub queue: QueueName,
-    /// At most so many, oldest first.
+    /// Discarded at least so long ago.
+    pub age: Span,
+    /// At most so many, the longest discarded first.
     pub rows_max: u32,
 }
 

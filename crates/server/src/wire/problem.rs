@@ -87,6 +87,7 @@ const TITLES: &[(&str, &str)] = &[
     ("SB0031", "the socket cannot be opened"),
     ("SB0032", "the answer cannot be read"),
     ("SB0033", "the request comes from a web page"),
+    ("SB0040", "there is no such stream"),
 ];
 
 /// An error as callers see it. It is one pointer wide, so that results stay small.

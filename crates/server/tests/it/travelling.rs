@@ -6,6 +6,7 @@
 //! `effects_commit_with_the_acknowledgement_or_not_at_all`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sickbay_core::id::IdPrefix;
@@ -14,7 +15,7 @@ use sickbay_core::port::{
     Replayed, Store,
 };
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamView, TypeGate};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::{
     Key, LeaseToken, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, StoreError, StreamKey,
 };
@@ -98,8 +99,8 @@ impl Desk for Travelling {
         self.remote.restore(ids).await
     }
 
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
-        self.remote.purge(queue, rows_max).await
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
+        self.remote.purge(queue, age, rows_max).await
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
@@ -108,6 +109,10 @@ impl Desk for Travelling {
 
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
         self.remote.hasten(ids).await
+    }
+
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
+        self.remote.reset_attempts(ids).await
     }
 
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError> {
@@ -143,6 +148,15 @@ impl Overview for Travelling {
 
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
         self.remote.streams(queue, rows_max).await
+    }
+
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        self.remote.stream(queue, key, rows_max).await
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

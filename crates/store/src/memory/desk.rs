@@ -1,4 +1,6 @@
-//! Operators' acts (rules 24 to 29).
+//! Operators' acts (rules 24 to 29 and 33).
+
+use std::time::Duration;
 
 use sickbay_core::clock::Timestamp;
 use sickbay_core::decide::SetAside;
@@ -135,11 +137,19 @@ impl State {
     }
 
     /// Rule 28.
-    pub(super) fn purge(&mut self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
+    pub(super) fn purge(
+        &mut self,
+        queue: &QueueName,
+        age: Duration,
+        rows_max: u32,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
         self.queue(queue)?;
         let mut discarded: Vec<(Timestamp, MessageId)> = Vec::new();
         for record in self.messages.values().filter(|record| record.message.queue == *queue) {
-            if let Place::Discarded(_, at) = record.place {
+            if let Place::Discarded(_, at) = record.place
+                && at.plus(age) <= now
+            {
                 discarded.push((at, record.message.id));
             }
         }
@@ -176,5 +186,24 @@ impl State {
             })
         };
         ids.into_iter().map(hasten).collect()
+    }
+
+    /// Rule 33.
+    pub(super) fn reset_attempts(&mut self, ids: Vec<MessageId>, now: Timestamp) -> Vec<Replayed> {
+        ids.into_iter().map(|id| self.reset_one(id, now)).collect()
+    }
+
+    fn reset_one(&mut self, id: MessageId, now: Timestamp) -> Replayed {
+        if let Some(record) = self.messages.get(&id)
+            && record.is_waiting()
+            && record.counters.is_untouched()
+        {
+            return Replayed::Refused { why: door::nothing_to_reset(record.status(now)) };
+        }
+        self.act(id, Act::Reset, now, |state| {
+            let Some(record) = state.messages.get_mut(&id) else { return };
+            record.history.push(door::reset(record.counters.attempt_number(), now));
+            record.counters = record.counters.reset();
+        })
     }
 }

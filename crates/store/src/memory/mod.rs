@@ -16,6 +16,7 @@ mod wait;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sickbay_core::clock::{Clock, Timestamp};
@@ -25,7 +26,7 @@ use sickbay_core::port::{
     Replay, Replayed,
 };
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamView, TypeGate};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::verdict::Effect;
 use sickbay_core::{Key, LeaseToken, MessageId, MessageType, QueueName, QueuePolicy, StoreError, StreamKey};
 
@@ -258,8 +259,8 @@ impl Desk for MemoryStore {
         self.change(|state, now| Ok(state.restore(ids, now)))
     }
 
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
-        self.change(|state, _| state.purge(queue, rows_max))
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
+        self.change(|state, now| state.purge(queue, age, rows_max, now))
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
@@ -268,6 +269,10 @@ impl Desk for MemoryStore {
 
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
         self.change(|state, now| Ok(state.hasten(ids, now)))
+    }
+
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
+        self.change(|state, now| Ok(state.reset_attempts(ids, now)))
     }
 
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError> {
@@ -303,6 +308,15 @@ impl Overview for MemoryStore {
 
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
         self.with(|state, now| state.streams(queue, rows_max, now))?
+    }
+
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        self.with(|state, now| state.stream_detail(queue, key, rows_max, now))?
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -6,7 +6,7 @@ use sickbay_core::clock::Timestamp;
 use sickbay_core::id::IdPrefix;
 use sickbay_core::message::Status;
 use sickbay_core::quarantine::{AttemptEnd, DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamState, StreamView};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamEntry, StreamHold, StreamState, StreamView};
 use sickbay_core::{Key, MessageId, QueueName, StoreError, StreamKey};
 
 use super::push::Ownership;
@@ -93,6 +93,7 @@ impl State {
     fn stream(&self, name: &QueueName, key: &StreamKey, now: Timestamp) -> Option<StreamView> {
         let queue = self.queues.get(name)?;
         let entries = self.entries(name, key);
+        let holds = queue.holds.get(key).map_or(0, BTreeSet::len);
         let leased = entries.iter().find(|entry| !entry.is_waiting());
         let first = entries.iter().find(|entry| !entry.deferred);
         let hold = queue.holds.get(key).and_then(|holds| holds.first());
@@ -104,7 +105,7 @@ impl State {
             head: Some(head),
             since,
             due_at,
-            length: entries.len() as u64,
+            length: (entries.len() + holds) as u64,
         };
         if let Some(leased) = leased {
             let since = leased.held().map(|held| held.started_at);
@@ -118,6 +119,37 @@ impl State {
         let head = first.or(next)?;
         let state = if head.due_at > now { StreamState::Scheduled } else { StreamState::Ready };
         Some(view(state, head.message.id, None, Some(head.due_at)))
+    }
+
+    /// A stream with its holds and entries in their order.
+    pub(super) fn stream_detail(
+        &self,
+        name: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+        now: Timestamp,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        let queue = self.queue(name)?;
+        let Some(view) = self.stream(name, key, now) else { return Ok(None) };
+        let held_since = |id: &MessageId| {
+            let (dead, _) = self.messages.get(id)?.dead()?;
+            Some(StreamHold { id: *id, since: dead.quarantined_at })
+        };
+        let holds = queue.holds.get(key).into_iter().flatten().take(rows_max as usize);
+        let entry = |record: &Record| StreamEntry {
+            id: record.message.id,
+            message_type: record.message.message_type.clone(),
+            status: record.status(now),
+            due_at: record.due_at,
+            deferred: record.deferred,
+            failures: record.counters.failures,
+        };
+        let entries = self.entries(name, key).into_iter().take(rows_max as usize);
+        Ok(Some(StreamDetail {
+            view,
+            holds: holds.filter_map(held_since).collect(),
+            entries: entries.map(entry).collect(),
+        }))
     }
 
     pub(super) fn is_done(&self, queue: &QueueName, key: &Key, now: Timestamp) -> Result<bool, StoreError> {

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::params;
 use sickbay_core::decide::SetAside;
 use sickbay_core::port::{ProcessId, Replayed};
+use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::stats::TypeGate;
-use sickbay_core::{ErrorKind, Failure, MessageId, MessageType, QueueName, QueuePolicy, StoreError};
+use sickbay_core::{
+    ErrorKind, Failure, MessageId, MessageType, QueueName, QueuePolicy, StoreError, Timestamp,
+};
 
 use super::failure::Translate;
 use super::load::load_bands;
@@ -232,15 +236,22 @@ impl Tx<'_> {
         Ok(answers)
     }
 
-    pub(super) fn purge(&mut self, name: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
+    pub(super) fn purge(
+        &mut self,
+        name: &QueueName,
+        age: Duration,
+        rows_max: u32,
+    ) -> Result<u64, StoreError> {
         let queue = self.queue_no(name)?;
+        let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let until = self.now.saturating_sub(age);
         self.begin()?;
         let mut statement = self.prepare(
             "SELECT d.place, m.key, d.history FROM dead d JOIN message m ON m.place = d.place
-             WHERE d.queue = ?1 AND d.discarded_at IS NOT NULL ORDER BY d.discarded_at, d.no LIMIT ?2",
+             WHERE d.queue = ?1 AND d.discarded_at IS NOT NULL AND d.discarded_at <= ?3 ORDER BY d.discarded_at, d.no LIMIT ?2",
         )?;
         let rows = statement
-            .query_map(params![queue, rows_max], |row| {
+            .query_map(params![queue, rows_max, until], |row| {
                 let history: Option<Vec<u8>> = row.get(2)?;
                 Ok((Place(row.get(0)?), row.get::<_, Option<String>>(1)?, history.unwrap_or_default()))
             })
@@ -301,6 +312,30 @@ impl Tx<'_> {
         if let Some((stream, _)) = message.stream {
             self.set_entry_due(stream, number, self.now)?;
         }
+        self.put_waiting(message, state)?;
+        Ok(Replayed::Done)
+    }
+
+    pub(super) fn reset_attempts(&mut self, ids: &[MessageId]) -> Result<Vec<Replayed>, StoreError> {
+        self.begin()?;
+        ids.iter().map(|id| self.reset_one(id.number())).collect()
+    }
+
+    fn reset_one(&mut self, number: u64) -> Result<Replayed, StoreError> {
+        if let Some(answer) = self.refuses(Act::Reset, number)? {
+            return Ok(answer);
+        }
+        let Some(place) = self.locate(number)? else { return Ok(Replayed::NotFound) };
+        let Some((mut message, state)) = self.read_live(place)? else { return Ok(Replayed::NotFound) };
+        if message.counters.is_untouched() {
+            let due_at = Timestamp::from_millis(message.due_at);
+            let status = door::waiting_status(0, due_at, Timestamp::from_millis(self.now));
+            return Ok(Replayed::Refused { why: door::nothing_to_reset(status) });
+        }
+        self.forget_candidate(place, message.due_at)?;
+        let ending = Ending { started_at: self.now, ..Ending::default() };
+        self.write_attempt(&mut message, AttemptEnd::Reset, None, &ending)?;
+        message.counters = message.counters.reset();
         self.put_waiting(message, state)?;
         Ok(Replayed::Done)
     }

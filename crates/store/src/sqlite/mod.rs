@@ -28,6 +28,7 @@ mod schema;
 mod settle;
 mod state;
 mod stream;
+mod stream_view;
 mod tx;
 mod view;
 mod waiting;

@@ -5,14 +5,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sickbay_core::id::IdPrefix;
 use sickbay_core::port::Overview;
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamState, StreamView, TypeGate};
-use sickbay_core::{Key, MessageId, MessageType, QueueName, QueuePolicy, StoreError, StreamKey, Timestamp};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::{Key, MessageType, QueueName, QueuePolicy, StoreError, StreamKey, Timestamp};
 
 use super::SqliteStore;
 use super::failure::Translate;
 use super::place::{Place, queue_range, unpack};
 use super::waiting::is_held;
-use super::{list, view};
+use super::{list, stream_view, view};
 
 #[async_trait]
 impl Overview for SqliteStore {
@@ -52,7 +52,21 @@ impl Overview for SqliteStore {
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
         self.inner.policies.get(queue)?;
         let (queue, now) = (queue.clone(), self.inner.clock.now().millis());
-        self.inner.readers.read(move |connection| streams(connection, &queue, rows_max, now)).await
+        self.inner.readers.read(move |connection| stream_view::list(connection, &queue, rows_max, now)).await
+    }
+
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        self.inner.policies.get(queue)?;
+        let (queue, key, now) = (queue.clone(), key.clone(), self.inner.clock.now().millis());
+        self.inner
+            .readers
+            .read(move |connection| stream_view::detail(connection, &queue, &key, rows_max, now))
+            .await
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {
@@ -238,82 +252,6 @@ fn add_gates(connection: &Connection, no: i64, stats: &mut QueueStats) -> Result
         stats.paused_types.push((name, gate));
     }
     Ok(())
-}
-
-fn streams(
-    connection: &Connection,
-    name: &QueueName,
-    rows_max: u32,
-    now: i64,
-) -> Result<Vec<StreamView>, StoreError> {
-    let no = queue_no(connection, name)?;
-    let mut statement =
-        connection.prepare_cached("SELECT no, key FROM stream WHERE queue = ?1 ORDER BY key").translated()?;
-    let rows = statement
-        .query_map([no], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))
-        .translated()?;
-    let held = view::leased_places(connection)?;
-    let mut views = Vec::new();
-    for row in rows {
-        let (stream, key) = row.translated()?;
-        let Ok(key) = StreamKey::new(key) else { continue };
-        views.extend(stream_view(connection, name, stream, &key, now, &held)?);
-    }
-    views.sort_by_key(|view| match view.state {
-        StreamState::Held => 0,
-        StreamState::Scheduled => 1,
-        StreamState::Leased => 2,
-        StreamState::Ready => 3,
-    });
-    views.truncate(rows_max as usize);
-    Ok(views)
-}
-
-fn stream_view(
-    connection: &Connection,
-    queue: &QueueName,
-    stream: i64,
-    key: &StreamKey,
-    now: i64,
-    held: &view::LeasedPlaces,
-) -> Result<Option<StreamView>, StoreError> {
-    let one = |sql: &str| -> Result<Option<(i64, i64, i64)>, StoreError> {
-        let mut statement = connection.prepare_cached(sql).translated()?;
-        statement
-            .query_row([stream], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-            .optional()
-            .translated()
-    };
-    let length = one("SELECT count(*), 0, 0 FROM entry WHERE stream = ?1")?.map_or(0, |found| found.0) as u64;
-    let first = one(
-        "SELECT number, place, due_at FROM entry WHERE stream = ?1 AND deferred = 0 ORDER BY number LIMIT 1",
-    )?;
-    let hold = one("SELECT number, since, 0 FROM hold WHERE stream = ?1 ORDER BY number LIMIT 1")?
-        .filter(|hold| first.is_none_or(|first| hold.0 < first.0));
-    let leased = held.first_of(connection, stream)?;
-    let view = |state, head: i64, since: Option<i64>, due_at: Option<i64>| {
-        Some(StreamView {
-            queue: queue.clone(),
-            key: key.clone(),
-            state,
-            head: MessageId::from_number(head as u64),
-            since: since.map(Timestamp::from_millis),
-            due_at: due_at.map(Timestamp::from_millis),
-            length,
-        })
-    };
-    if let Some((number, since)) = leased {
-        return Ok(view(StreamState::Leased, number, Some(since), None));
-    }
-    if let Some((number, since, _)) = hold {
-        return Ok(view(StreamState::Held, number, Some(since), None));
-    }
-    let next = "SELECT number, place, due_at FROM entry WHERE stream = ?1 ORDER BY due_at, number LIMIT 1";
-    let Some((number, _, due_at)) = first.map_or_else(|| one(next), |first| Ok(Some(first)))? else {
-        return Ok(None);
-    };
-    let state = if due_at > now { StreamState::Scheduled } else { StreamState::Ready };
-    Ok(view(state, number, None, Some(due_at)))
 }
 
 /// Numbers of a journal row, for the views.

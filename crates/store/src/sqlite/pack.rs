@@ -121,13 +121,14 @@ pub(super) struct Entry<'a> {
     pub(super) output: Option<&'a str>,
 }
 
-const ENDS: [AttemptEnd; 6] = [
+const ENDS: [AttemptEnd; 7] = [
     AttemptEnd::Failed,
     AttemptEnd::Quarantined,
     AttemptEnd::Crashed,
     AttemptEnd::LeaseExpired,
     AttemptEnd::Released,
     AttemptEnd::Replayed,
+    AttemptEnd::Reset,
 ];
 
 /// Adds an attempt to a packed history.

@@ -1,6 +1,7 @@
 //! The ports of the store: each call becomes one operation of the writer, or one read.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sickbay_core::port::{
@@ -144,9 +145,9 @@ impl Desk for SqliteStore {
         self.call(move |tx| tx.restore(&ids)).await
     }
 
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
         let queue = queue.clone();
-        self.call(move |tx| tx.purge(&queue, rows_max)).await
+        self.call(move |tx| tx.purge(&queue, age, rows_max)).await
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
@@ -155,6 +156,10 @@ impl Desk for SqliteStore {
 
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
         self.call(move |tx| tx.hasten(&ids)).await
+    }
+
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
+        self.call(move |tx| tx.reset_attempts(&ids)).await
     }
 
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError> {

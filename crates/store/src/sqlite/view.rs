@@ -25,6 +25,11 @@ use crate::door;
 pub(super) struct LeasedPlaces(HashMap<u64, (i64, String, i64)>);
 
 impl LeasedPlaces {
+    /// True if somebody holds this message.
+    pub(super) fn holds(&self, number: u64) -> bool {
+        self.0.contains_key(&number)
+    }
+
     /// The first leased entry of a stream and since when it is leased.
     pub(super) fn first_of(
         &self,

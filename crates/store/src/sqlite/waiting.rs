@@ -51,8 +51,10 @@ impl Tx<'_> {
     /// Writes the whole row of a message that waits from now on, in this state (0 becomes 4 for a suspect).
     pub(super) fn put_waiting(&mut self, mut message: Leased, state: i64) -> Result<(), StoreError> {
         let state = match state {
-            0 if message.suspect => 4,
-            0 if self.fits_in_memory(&message)? => 5,
+            0 | 5 if message.suspect => 4,
+            0 | 5 if self.fits_in_memory(&message)? => 5,
+            // Without its row it cannot be kept in memory.
+            5 => 0,
             _ => state,
         };
         let (slot, sql) = if message.in_waiting && message.claim > 0 {

@@ -12,8 +12,8 @@ use sickbay_core::quarantine::{DeadLetter, MessageView, PageRequest, QuarantineF
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::QueueStats;
 use sickbay_core::{
-    Delivery, Failure, Key, MessageId, NewMessage, QueueName, QueuePolicy, Settlement, StoreError, StreamKey,
-    WorkerName,
+    Delivery, Failure, Key, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, Settlement,
+    StoreError, StreamKey, WorkerName,
 };
 
 use crate::fixture::Fixture;
@@ -33,6 +33,10 @@ pub(super) fn queue(name: &str) -> QueueName {
 
 pub(super) fn key(name: &str) -> Key {
     Key::new(name).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub(super) fn kind(name: &str) -> MessageType {
+    MessageType::new(name).unwrap_or_else(|error| panic!("{error}"))
 }
 
 pub(super) fn stream(name: &str) -> StreamKey {

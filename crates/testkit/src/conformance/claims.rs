@@ -7,14 +7,10 @@ use sickbay_core::message::{Priority, Status};
 use sickbay_core::port::{Exchange, Exchanged};
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
-use sickbay_core::{Failure, MessageType, Reason, Settlement};
+use sickbay_core::{Failure, Reason, Settlement};
 
-use super::bench::{Bench, code, good, message, process, queue, retrying, seconds, stream};
+use super::bench::{Bench, code, good, kind, message, process, queue, retrying, seconds, stream};
 use crate::fixture::Fixture;
-
-fn kind(name: &str) -> MessageType {
-    MessageType::new(name).unwrap_or_else(|error| panic!("{error}"))
-}
 
 /// Rule 8.
 pub async fn claims_take_the_highest_priority_first(f: &mut dyn Fixture) {

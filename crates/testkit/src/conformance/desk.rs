@@ -1,7 +1,9 @@
 //! Operators' acts (rules 26 to 29; B2, B9, B10).
 
+use std::time::Duration;
+
 use bytes::Bytes;
-use sickbay_core::decide::SetAside;
+use sickbay_core::decide::{Decision, SetAside};
 use sickbay_core::delivery::Cause;
 use sickbay_core::message::Status;
 use sickbay_core::port::{Replay, Replayed};
@@ -9,7 +11,7 @@ use sickbay_core::quarantine::{AttemptEnd, QuarantineFilter};
 use sickbay_core::settlement::Settled;
 use sickbay_core::{Failure, MessageId, QueuePolicy, Reason, Settlement};
 
-use super::bench::{Bench, code, good, message, queue, retrying, seconds};
+use super::bench::{Bench, code, good, key, message, process, queue, retrying, seconds};
 use crate::fixture::Fixture;
 
 fn nobody() -> MessageId {
@@ -149,7 +151,7 @@ pub async fn discarding_hides_restoring_brings_back_purging_is_for_good(f: &mut 
     assert_eq!((view.status, view.history.len()), (Status::Discarded, 1));
     assert_eq!(good(bench.store().restore(vec![first]).await), [Replayed::Done]);
     assert!(refused(&good(bench.store().restore(vec![first]).await)[0]));
-    assert_eq!(good(bench.store().purge(&queue("q"), 10).await), 1);
+    assert_eq!(good(bench.store().purge(&queue("q"), Duration::ZERO, 10).await), 1);
     assert!(bench.find(second).await.is_none());
     let stats = bench.stats().await;
     assert_eq!((stats.dead, stats.discarded, stats.removed), (1, 0, 1));
@@ -167,10 +169,31 @@ pub async fn a_purge_takes_the_oldest_first_and_no_more_than_asked(f: &mut dyn F
         bench.advance(1).await;
         let _ = bench.store().discard(vec![*id], "old".into()).await;
     }
-    assert_eq!(good(bench.store().purge(&queue("q"), 0).await), 0);
-    assert_eq!(good(bench.store().purge(&queue("q"), 3).await), 3);
+    assert_eq!(good(bench.store().purge(&queue("q"), Duration::ZERO, 0).await), 0);
+    assert_eq!(good(bench.store().purge(&queue("q"), Duration::ZERO, 3).await), 3);
     assert!(bench.find(ids[0]).await.is_some(), "the last one discarded is left");
-    assert_eq!(good(bench.store().purge(&queue("q"), 3).await), 1);
+    assert_eq!(good(bench.store().purge(&queue("q"), Duration::ZERO, 3).await), 1);
+}
+
+/// Rule 28.
+pub async fn a_purge_spares_what_was_discarded_too_recently(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let (old, young) = (bench.dead(message("a")).await, bench.dead(message("b")).await);
+    let kept = bench.dead(message("c")).await;
+    let purge = async |bench: &Bench<'_>, age| good(bench.store().purge(&queue("q"), age, 10).await);
+    let _ = good(bench.store().discard(vec![old], "old".into()).await);
+    bench.advance(10).await;
+    let _ = good(bench.store().discard(vec![young], "young".into()).await);
+    bench.advance(20).await;
+    assert_eq!(purge(&bench, seconds(31)).await, 0);
+    assert_eq!(purge(&bench, Duration::MAX).await, 0, "an endless age keeps everything");
+    assert_eq!(purge(&bench, seconds(30)).await, 1);
+    assert!(bench.find(old).await.is_none());
+    assert_eq!(bench.view(young).await.status, Status::Discarded);
+    bench.f.crash();
+    assert_eq!(purge(&bench, seconds(20)).await, 1, "the time of the discard outlives a crash");
+    assert_eq!(purge(&bench, Duration::ZERO).await, 0);
+    assert_eq!(bench.view(kept).await.status, Status::Dead, "what was not discarded is never purged");
 }
 
 /// Rule 29.
@@ -203,6 +226,71 @@ pub async fn hastening_makes_due_what_waits_for_its_time(f: &mut dyn Fixture) {
     let again = bench.lease_one().await;
     assert_eq!((again.counters.failures, again.cause), (1, Some(Cause::Failed)), "its counters stay");
     assert_eq!(hasten(&bench, nobody()).await, Replayed::NotFound);
+}
+
+/// Rule 33, B12.
+pub async fn resetting_gives_a_waiting_message_its_attempts_back(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, retrying(2, 60)).await;
+    let reset = async |bench: &Bench<'_>, id| good(bench.store().reset_attempts(vec![id]).await).remove(0);
+    let id = bench.push(message("a").key(key("k"))).await;
+    assert!(refused(&reset(&bench, id).await), "never tried");
+    let delivery = bench.lease_one().await;
+    assert!(refused(&reset(&bench, id).await), "leased");
+    bench.fail(&delivery, Failure::transient("no")).await;
+    let due_at = bench.view(id).await.due_at;
+    assert_eq!(bench.stats().await.poison_candidates, 1);
+    assert_eq!(reset(&bench, id).await, Replayed::Done);
+    let view = bench.view(id).await;
+    assert_eq!((view.status, view.due_at), (Status::Scheduled, due_at), "its schedule stays");
+    let c = view.counters;
+    assert_eq!((c.deliveries, c.failures, c.charges, c.replays, c.earlier), (0, 0, 0, 0, 1));
+    let ends: Vec<_> = view.history.iter().map(|row| (row.number, row.end)).collect();
+    assert_eq!(ends, [(1, AttemptEnd::Failed), (1, AttemptEnd::Reset)], "its history stays");
+    let stats = bench.stats().await;
+    assert_eq!((stats.failed, stats.scheduled, stats.poison_candidates), (0, 1, 0));
+    assert!(refused(&reset(&bench, id).await), "there is nothing left to give back");
+    bench.f.crash();
+    bench.advance(60).await;
+    let delivery = bench.lease_one().await;
+    assert_eq!((delivery.counters.deliveries, delivery.counters.attempt_number()), (1, 2));
+    assert!(matches!(bench.fail(&delivery, Failure::transient("no")).await, Decision::Retry { .. }));
+    bench.advance(60).await;
+    let delivery = bench.lease_one().await;
+    assert!(matches!(bench.fail(&delivery, Failure::transient("no")).await, Decision::Quarantine { .. }));
+    assert!(refused(&reset(&bench, id).await), "dead");
+    assert_eq!(reset(&bench, nobody()).await, Replayed::NotFound);
+    assert!(bench.stats().await.adds_up());
+}
+
+/// Rule 33.
+pub async fn a_message_that_is_due_again_keeps_its_turn_when_it_is_reset(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, retrying(5, 0)).await;
+    let ids: Vec<_> =
+        bench.push_all(vec![message("a"), message("b")]).await.iter().map(|pushed| pushed.id()).collect();
+    for delivery in bench.lease(2).await {
+        bench.fail(&delivery, Failure::transient("no")).await;
+    }
+    let answers = good(bench.store().reset_attempts(vec![ids[1], nobody(), ids[0]]).await);
+    assert_eq!(answers, [Replayed::Done, Replayed::NotFound, Replayed::Done]);
+    let again = bench.lease(9).await;
+    assert_eq!(again.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), ids);
+    assert!(again.iter().all(|delivery| delivery.counters.failures == 0));
+    assert!(bench.lease(9).await.is_empty(), "each of them once");
+}
+
+/// Rules 18 and 33.
+pub async fn a_reset_suspect_is_still_a_suspect(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, retrying(5, 0)).await;
+    let id = bench.push(message("a")).await;
+    let delivery = bench.take(bench.claim_as(process(2), 1)).await.remove(0);
+    good(bench.store().process_died(process(2), "killed by signal 9".to_owned()).await);
+    assert_eq!(bench.settle(Settlement::complete(delivery.token())).await, Settled::LeaseLost);
+    assert_eq!(good(bench.store().reset_attempts(vec![id]).await), [Replayed::Done]);
+    let view = bench.view(id).await;
+    assert_eq!((view.counters.crashes, view.counters.charges, view.suspect), (0, 0, true));
+    bench.push(message("b")).await;
+    let held = bench.lease(9).await;
+    assert_eq!((held.len(), held[0].message.id, held[0].suspect), (1, id, true), "it runs alone");
 }
 
 /// Decision 15: policy is read when it is applied.

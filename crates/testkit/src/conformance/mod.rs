@@ -114,6 +114,7 @@ macro_rules! conformance {
                 releasing_followers_says_whether_there_was_anything_to_release
                 a_released_run_comes_back_in_its_order
                 blocked_streams_are_listed_first_and_say_by_what
+                a_stream_shows_its_holds_and_its_entries_in_order
             }
             desk {
                 a_replayed_message_begins_a_new_life_with_its_old_history
@@ -125,8 +126,12 @@ macro_rules! conformance {
                 dead_lettering_by_hand_takes_the_message_from_its_holder
                 discarding_hides_restoring_brings_back_purging_is_for_good
                 a_purge_takes_the_oldest_first_and_no_more_than_asked
+                a_purge_spares_what_was_discarded_too_recently
                 only_what_waits_can_be_cancelled
                 hastening_makes_due_what_waits_for_its_time
+                resetting_gives_a_waiting_message_its_attempts_back
+                a_message_that_is_due_again_keeps_its_turn_when_it_is_reset
+                a_reset_suspect_is_still_a_suspect
                 a_changed_policy_is_in_force_at_once_and_after_a_crash
             }
             quarantine {
@@ -192,6 +197,7 @@ macro_rules! conformance {
             a_suspect_behind_a_leased_one_holds_nobody_up
             a_suspect_in_one_queue_holds_the_process_up_in_another
             a_suspect_waits_for_empty_hands
+            attempts_are_given_back
             an_adopted_message_takes_the_same_road
             an_available_stream_goes_on_without_the_failed_one
             an_operator_sets_aside_what_a_worker_holds

@@ -1,11 +1,12 @@
 //! Figures (rule 30, I1, B13).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sickbay_core::message::Status;
 use sickbay_core::{Failure, QueuePolicy, Reason};
 
-use super::bench::{Bench, code, good, message, queue, retrying, seconds};
+use super::bench::{Bench, code, good, message, queue, retrying, seconds, stream};
 use crate::fixture::{Fixture, check_sums};
 
 /// Rule 30.
@@ -104,8 +105,9 @@ pub async fn figures_of_an_unknown_queue_are_refused(f: &mut dyn Fixture) {
     assert!(error.as_ref().is_err_and(|error| error.to_string().contains("\"q\"")), "it names the nearest");
     assert_eq!(code(error), "SB0001");
     assert_eq!(code(bench.store().streams(&nowhere, 1).await), "SB0001");
+    assert_eq!(code(bench.store().stream(&nowhere, &stream("s"), 1).await), "SB0001");
     assert_eq!(code(bench.store().policy(&nowhere).await), "SB0001");
-    assert_eq!(code(bench.store().purge(&nowhere, 1).await), "SB0001");
+    assert_eq!(code(bench.store().purge(&nowhere, Duration::ZERO, 1).await), "SB0001");
     assert_eq!(code(bench.store().set_paused(&nowhere, true).await), "SB0001");
     assert_eq!(good(bench.store().queues().await).len(), 1, "asking made no queue");
 }

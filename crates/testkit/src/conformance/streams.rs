@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use sickbay_core::decide::Decision;
+use sickbay_core::message::Status;
 use sickbay_core::policy::{Ordering, WhenHeadQuarantined};
 use sickbay_core::settlement::Settled;
-use sickbay_core::stats::StreamState;
+use sickbay_core::stats::{StreamEntry, StreamHold, StreamState};
 use sickbay_core::{Failure, MessageId, QueuePolicy, Settlement};
 
-use super::bench::{Bench, code, good, message, process, queue, retry, retrying, seconds, stream};
+use super::bench::{Bench, code, good, kind, message, process, queue, retry, retrying, seconds, stream};
 use crate::fixture::Fixture;
 
 async fn fill(bench: &Bench<'_>, count: usize) -> Vec<MessageId> {
@@ -208,7 +209,39 @@ pub async fn blocked_streams_are_listed_first_and_say_by_what(f: &mut dyn Fixtur
     assert_eq!(told[1], ("waiting", StreamState::Scheduled, Some(waiting)));
     assert!(told.contains(&("leased", StreamState::Leased, Some(leased))));
     assert!(told.contains(&("ready", StreamState::Ready, Some(ready))));
-    assert_eq!((views[0].since, views[0].length), (Some(held_at), 1));
+    assert_eq!((views[0].since, views[0].length), (Some(held_at), 2), "the dead head counts");
     assert_eq!(views[1].due_at, Some(held_at.plus(seconds(60))));
     assert_eq!(good(bench.store().streams(&queue("q"), 2).await).len(), 2);
+}
+
+/// B12.
+pub async fn a_stream_shows_its_holds_and_its_entries_in_order(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { run_max: 1, ..retrying(3, 60) }).await;
+    let (q, s) = (queue("q"), stream("s"));
+    assert_eq!(good(bench.store().stream(&q, &s, 10).await), None);
+    let began = bench.now();
+    let first = bench.push(message("x").stream(s.clone()).message_type(kind("mail"))).await;
+    let delivery = bench.lease_one().await;
+    bench.fail(&delivery, Failure::transient("no")).await;
+    assert!(good(bench.store().release_followers(&q, &s).await), "the first is let out of the order");
+    let held = bench.dead(message("x").stream(s.clone())).await;
+    let last = bench.push(message("x").stream(s.clone()).delay(seconds(5))).await;
+    let detail = good(bench.store().stream(&q, &s, 10).await).unwrap_or_else(|| panic!("no stream"));
+    assert_eq!(detail.view, good(bench.store().streams(&q, 10).await)[0], "the list says the same");
+    assert_eq!((detail.view.state, detail.view.length), (StreamState::Held, 3));
+    assert_eq!(detail.holds, [StreamHold { id: held, since: began }]);
+    let told = |entry: &StreamEntry| (entry.id, entry.status, entry.deferred, entry.failures);
+    let entries: Vec<_> = detail.entries.iter().map(told).collect();
+    assert_eq!(entries, [(first, Status::Failed, true, 1), (last, Status::Scheduled, false, 0)]);
+    assert_eq!(detail.entries[0].message_type, Some(kind("mail")));
+    assert_eq!(detail.entries[0].due_at, began.plus(seconds(60)));
+    assert_eq!(detail.entries[1].due_at, began.plus(seconds(5)));
+    let short = good(bench.store().stream(&q, &s, 1).await).unwrap_or_else(|| panic!("no stream"));
+    assert_eq!((short.entries.len(), short.view.length), (1, 3), "rows are bounded, the length is not");
+    assert_eq!(short.entries[0].id, first);
+    bench.advance(60).await;
+    let delivery = bench.lease_one().await;
+    assert_eq!(delivery.message.id, first);
+    let detail = good(bench.store().stream(&q, &s, 10).await).unwrap_or_else(|| panic!("no stream"));
+    assert_eq!((detail.view.state, detail.entries[0].status), (StreamState::Leased, Status::Active));
 }

@@ -75,7 +75,8 @@ fn command(dice: &mut Dice) -> Command {
         }
         96 => {
             let count = 1 + dice.roll(2);
-            dice.queue(Command::new("purge", count.to_string()))
+            let age = dice.pick(&["0s", "0s", "5s", "31s"]);
+            dice.queue(Command::new("purge", count.to_string()).with("age", age))
         }
         97 => adopt(dice),
         _ => {
@@ -153,7 +154,17 @@ fn fail(dice: &mut Dice) -> Command {
 }
 
 fn desk(dice: &mut Dice) -> Command {
-    let verb = dice.pick(&["dead-letter", "discard", "discard", "restore", "cancel", "hasten", "hasten"]);
+    let verb = dice.pick(&[
+        "dead-letter",
+        "discard",
+        "discard",
+        "restore",
+        "cancel",
+        "hasten",
+        "hasten",
+        "reset",
+        "reset",
+    ]);
     Command::new(verb, dice.message())
 }
 

@@ -196,6 +196,7 @@ impl Runner<'_> {
             "discard" => store.discard(vec![id], "not needed".to_owned()).await,
             "restore" => store.restore(vec![id]).await,
             "cancel" => store.cancel(vec![id]).await,
+            "reset" => store.reset_attempts(vec![id]).await,
             _ => store.hasten(vec![id]).await,
         };
         Ok(answer::list(answers.map_err(code)?.iter().map(answer::replayed)))
@@ -203,7 +204,8 @@ impl Runner<'_> {
 
     pub(super) async fn purge(&self, command: &Command) -> Answer {
         let rows_max = command.words.first().and_then(|word| word.parse().ok()).unwrap_or(100);
-        let purged = self.store().purge(&self.queue(command)?, rows_max).await.map_err(code)?;
+        let age = command.duration("age").unwrap_or_default();
+        let purged = self.store().purge(&self.queue(command)?, age, rows_max).await.map_err(code)?;
         Ok(purged.to_string())
     }
 

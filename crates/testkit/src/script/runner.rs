@@ -6,6 +6,7 @@ use std::time::Duration;
 use sickbay_core::clock::Clock;
 use sickbay_core::port::{Claim, Exchange, ProcessId, Store};
 use sickbay_core::quarantine::{MessageView, PageRequest, QuarantineFilter};
+use sickbay_core::stats::StreamDetail;
 use sickbay_core::{
     Delivery, LeaseToken, MessageId, QueueName, QueuePolicy, StoreError, Timestamp, WorkerName,
 };
@@ -60,7 +61,7 @@ impl<'f> Runner<'f> {
     ///
     /// `queue`, `push`, `adopt`, `lease`, `done`, `fail`, `release`, `defer`, `renew`; `crash`, `die`,
     /// `reopen`, `expire`, `advance`; `replay`, `dead-letter`, `discard`, `restore`, `purge`, `cancel`,
-    /// `hasten`, `pause`, `resume`, `trip`, `probe`, `release-followers`; `show`, `history`, `stats`,
+    /// `hasten`, `reset`, `pause`, `resume`, `trip`, `probe`, `release-followers`; `show`, `history`, `stats`,
     /// `streams`, `quarantine`, `effects`.
     pub async fn run(&mut self, command: &Command) -> String {
         let answer = match command.verb.as_str() {
@@ -77,7 +78,9 @@ impl<'f> Runner<'f> {
             }
             "expire" => self.expire().await,
             "advance" => self.advance(command).await,
-            "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" => self.act(command).await,
+            "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" | "reset" => {
+                self.act(command).await
+            }
             "purge" => self.purge(command).await,
             "pause" | "resume" | "trip" | "probe" => self.gate(command).await,
             "release-followers" => self.release_followers(command).await,
@@ -194,15 +197,34 @@ impl<'f> Runner<'f> {
     }
 
     async fn streams(&self, command: &Command) -> Answer {
-        let views = self.store().streams(&self.queue(command)?, 100).await.map_err(code)?;
-        Ok(answer::list(views.iter().map(|view| {
+        let queue = self.queue(command)?;
+        let mut told = Vec::new();
+        for view in self.store().streams(&queue, 100).await.map_err(code)? {
             let head = view.head.map(|head| self.name_of(head)).unwrap_or_default();
-            let due = view
-                .due_at
-                .filter(|_| self.in_full)
-                .map(|at| format!(" due {}", answer::time(at, self.now())));
-            format!("{} {:?} {head} of {}{}", view.key, view.state, view.length, due.unwrap_or_default())
-        })))
+            let line = format!("{} {:?} {head} of {}", view.key, view.state, view.length);
+            let detail = match self.in_full {
+                true => self.store().stream(&queue, &view.key, 100).await.map_err(code)?,
+                false => None,
+            };
+            told.push(detail.map_or(line.clone(), |detail| self.stream_in_full(&line, &detail)));
+        }
+        Ok(answer::list(told))
+    }
+
+    fn stream_in_full(&self, line: &str, detail: &StreamDetail) -> String {
+        let time = |at| answer::time(at, self.now());
+        let due = detail.view.due_at.map(|at| format!(" due {}", time(at))).unwrap_or_default();
+        let holds =
+            detail.holds.iter().map(|hold| format!("{} since {}", self.name_of(hold.id), time(hold.since)));
+        let entries = detail.entries.iter().map(|entry| {
+            let (name, status) = (self.name_of(entry.id), entry.status.as_str());
+            let (due, deferred, failures) = (time(entry.due_at), entry.deferred, entry.failures);
+            format!(
+                "{name} {status} due {due} deferred {deferred} failures {failures} {:?}",
+                entry.message_type
+            )
+        });
+        format!("{line}{due} [{}] [{}]", answer::list(holds), answer::list(entries))
     }
 
     async fn quarantine(&self, command: &Command) -> Answer {
