@@ -2,6 +2,7 @@
 //! faults that brokers have. [`BrokerSource`] guards it the way real brokers are guarded.
 
 mod source;
+mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,7 @@ use sickbay_core::{Counters, NewMessage, Timestamp};
 use tokio::sync::Notify;
 
 pub use source::BrokerSource;
+pub use streams::BrokerStreams;
 
 /// A message as the broker knows it.
 #[derive(Clone, Debug)]

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use sickbay_core::policy::Ordering;
 use sickbay_core::port::{Adoption, Claim, Exchange, ProcessId, Renewal, Source, SourceError, Store, Turn};
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
     Clock, Decision, Delivery, Key, Lease, LeaseToken, Message, MessageId, MessageType, QueueName,
-    QueuePolicy, Settlement, Stages, Timestamp, WorkerName,
+    QueuePolicy, Settlement, Stages, StreamKey, Timestamp, WorkerName,
 };
 
-use super::{Broker, Unacknowledged};
+use super::{Broker, BrokerStreams, Unacknowledged};
 
 /// Tokens of this epoch belong to the broker, all others to the store.
 const BROKER_EPOCH: u64 = u64::MAX;
@@ -34,6 +35,8 @@ pub struct BrokerSource {
     pub process: ProcessId,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// What it knows of the streams in hand. Begins empty.
+    pub streams: BrokerStreams,
 }
 
 impl BrokerSource {
@@ -42,13 +45,91 @@ impl BrokerSource {
         (want > 0).then_some(Claim { queue, worker, process: self.process, max: want, wait, lease })
     }
 
-    fn receive(&self, want: usize, lease: Duration) -> Vec<Delivery> {
+    async fn receive(&self, want: usize, policy: &QueuePolicy) -> Result<Vec<Delivery>, SourceError> {
         let now = self.clock.now();
-        let received = self.broker.receive(want, now);
-        received
-            .into_iter()
-            .filter_map(|(number, held)| self.delivery(number, &held, now.plus(lease)))
-            .collect()
+        let mut deliveries = Vec::new();
+        while deliveries.len() < want {
+            let freed = self.streams.lock().next();
+            let freed = freed.and_then(|number| Some((number, self.broker.held(number)?)));
+            let Some((number, held)) = freed.or_else(|| self.broker.receive(1, now).pop()) else { break };
+            if self.has_its_turn(number, &held, policy).await? {
+                deliveries.extend(self.delivery(number, &held, now.plus(policy.lease)));
+            }
+        }
+        Ok(deliveries)
+    }
+
+    /// In a strict queue a message waits for the earlier ones of its stream, here or in the store.
+    async fn has_its_turn(
+        &self,
+        number: u64,
+        held: &Unacknowledged,
+        policy: &QueuePolicy,
+    ) -> Result<bool, SourceError> {
+        let stream = held.stored.message.stream.as_ref().filter(|_| policy.ordering == Ordering::Strict);
+        let Some(stream) = stream else { return Ok(true) };
+        let is_held = |number| self.broker.held(number).is_some();
+        if !self.streams.lock().take_turn(stream, number, is_held) {
+            return Ok(false);
+        }
+        if self.store.stream(&self.queue, stream, 0).await?.is_none() {
+            return Ok(true);
+        }
+        self.follow(stream, Some(number)).await?;
+        Ok(false)
+    }
+
+    /// The store has the stream: this message and those behind it follow it there.
+    async fn follow(&self, stream: &StreamKey, first: Option<u64>) -> Result<(), SourceError> {
+        let mut numbers = self.streams.lock().take_behind(stream);
+        if let Some(first) = first {
+            numbers.push_front(first);
+        }
+        let untried = Decision::Release { after: Duration::ZERO };
+        let adoptions: Vec<_> = numbers
+            .iter()
+            .filter_map(|number| Some(self.taken_in(self.broker.held(*number)?, untried.clone())))
+            .collect();
+        if !adoptions.is_empty() {
+            self.store.adopt(adoptions).await?;
+        }
+        for number in numbers {
+            self.broker.acknowledge(number);
+        }
+        Ok(())
+    }
+
+    /// The streams of a strict queue of which a message is settled.
+    fn moved_streams(&self, told: &[Settlement], policy: &QueuePolicy) -> Vec<(StreamKey, Decision)> {
+        if policy.ordering != Ordering::Strict {
+            return Vec::new();
+        }
+        let told = told.iter().filter(|settlement| settlement.effect.is_none());
+        told.filter_map(|settlement| {
+            let stream = self.broker.held(settlement.token.claim)?.stored.message.stream?;
+            Some((stream, settlement.decision.clone()))
+        })
+        .collect()
+    }
+
+    /// What becomes of those behind a message that is settled.
+    async fn move_stream(&self, stream: &StreamKey, decision: &Decision) -> Result<(), SourceError> {
+        match decision {
+            Decision::Complete => self.streams.lock().go_on(stream),
+            Decision::Release { after } if after.is_zero() => self.give_back_behind(stream),
+            Decision::Redeliver => self.give_back_behind(stream),
+            _ if self.store.stream(&self.queue, stream, 0).await?.is_some() => {
+                self.follow(stream, None).await?;
+            }
+            _ => self.streams.lock().go_on(stream),
+        }
+        Ok(())
+    }
+
+    fn give_back_behind(&self, stream: &StreamKey) {
+        for number in self.streams.lock().take_behind(stream).into_iter().rev() {
+            self.broker.give_back(number);
+        }
     }
 
     fn delivery(&self, number: u64, held: &Unacknowledged, expires_at: Timestamp) -> Option<Delivery> {
@@ -81,18 +162,26 @@ impl BrokerSource {
             Decision::Complete | Decision::Redeliver => false,
         };
         let held = self.broker.held(settlement.token.claim).filter(|_| adopts)?;
+        Some(Adoption {
+            signature: settlement.signature,
+            stages: settlement.stages,
+            ..self.taken_in(held, settlement.decision.clone())
+        })
+    }
+
+    fn taken_in(&self, held: Unacknowledged, decision: Decision) -> Adoption {
         let mut message = held.stored.message;
         message.queue = self.queue.clone();
-        Some(Adoption {
+        Adoption {
             message,
             origin: held.stored.origin,
             counters: held.stored.counters,
             started_at: held.received_at,
             worker: self.worker.to_string(),
-            decision: settlement.decision.clone(),
-            signature: settlement.signature,
-            stages: settlement.stages,
-        })
+            decision,
+            signature: None,
+            stages: Stages::NONE,
+        }
     }
 
     /// Tells the broker what became of a message.
@@ -111,16 +200,21 @@ impl BrokerSource {
     }
 
     /// Waits until either side has something.
-    async fn wait(&self, want: u32, wait: Duration, lease: Duration) -> Result<Vec<Delivery>, SourceError> {
+    async fn wait(
+        &self,
+        want: u32,
+        wait: Duration,
+        policy: &QueuePolicy,
+    ) -> Result<Vec<Delivery>, SourceError> {
         loop {
             let arrived = self.broker.arrived.notified();
             tokio::pin!(arrived);
             arrived.as_mut().enable();
-            let received = self.receive(want as usize, lease);
+            let received = self.receive(want as usize, policy).await?;
             if !received.is_empty() {
                 return Ok(received);
             }
-            let Some(claim) = self.claim(want, wait, lease) else { return Ok(received) };
+            let Some(claim) = self.claim(want, wait, policy.lease) else { return Ok(received) };
             tokio::select! {
                 biased;
                 exchanged = self.store.exchange(Exchange::claim(claim)) => return Ok(exchanged?.deliveries),
@@ -133,9 +227,9 @@ impl BrokerSource {
 #[async_trait]
 impl Source for BrokerSource {
     async fn turn(&self, turn: Turn) -> Result<(Vec<Settled>, Vec<Delivery>), SourceError> {
-        let lease = self.policy().await?.lease;
+        let policy = self.policy().await?;
         if turn.settlements.is_empty() && turn.want > 0 && !turn.wait.is_zero() {
-            return Ok((Vec::new(), self.wait(turn.want, turn.wait, lease).await?));
+            return Ok((Vec::new(), self.wait(turn.want, turn.wait, &policy).await?));
         }
         let is_brokers = |settlement: &Settlement| settlement.token.epoch == BROKER_EPOCH;
         let brokers: Vec<bool> = turn.settlements.iter().map(is_brokers).collect();
@@ -144,7 +238,10 @@ impl Source for BrokerSource {
         if !adoptions.is_empty() {
             self.store.adopt(adoptions).await?;
         }
-        let claim = self.claim(turn.want, Duration::ZERO, lease);
+        for (stream, decision) in self.moved_streams(&told, &policy) {
+            self.move_stream(&stream, &decision).await?;
+        }
+        let claim = self.claim(turn.want, Duration::ZERO, policy.lease);
         let mut deliveries = Vec::new();
         let mut stored_answers = Vec::new().into_iter();
         if claim.is_some() || !stored.is_empty() {
@@ -152,13 +249,13 @@ impl Source for BrokerSource {
             deliveries = exchanged.deliveries;
             stored_answers = exchanged.settled.into_iter();
         }
-        let mut told = told.iter();
+        let mut told = told.into_iter();
         let answer = |brokers: bool| match brokers {
-            true => told.next().map_or(Settled::LeaseLost, |settlement| self.tell(settlement)),
+            true => told.next().map_or(Settled::LeaseLost, |settlement| self.tell(&settlement)),
             false => stored_answers.next().unwrap_or(Settled::LeaseLost),
         };
         let settled = brokers.into_iter().map(answer).collect();
-        deliveries.extend(self.receive(turn.want as usize - deliveries.len(), lease));
+        deliveries.extend(self.receive(turn.want as usize - deliveries.len(), &policy).await?);
         Ok((settled, deliveries))
     }
 

@@ -1,10 +1,11 @@
 //! A guarded queue: healthy messages stay in the broker, failed ones follow the store's road.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use sickbay_core::port::{Overview, ProcessId};
+use sickbay_core::port::{Desk, Overview, ProcessId};
 use sickbay_core::{Failure, NewMessage, Verdict, WorkerName};
-use sickbay_testkit::broker::{Broker, BrokerSource};
+use sickbay_testkit::broker::{Broker, BrokerSource, BrokerStreams};
 use sickbay_worker::{Context, Handler, Running, Worker};
 
 use crate::scene::{Notes, Scene, door, eventually, settle_down};
@@ -17,6 +18,7 @@ pub(crate) fn guarded(scene: &Scene, broker: &Broker) -> Arc<BrokerSource> {
         worker: WorkerName::new("worker-1").unwrap(),
         process: ProcessId(7),
         clock: scene.clock(),
+        streams: BrokerStreams::default(),
     })
 }
 
@@ -150,4 +152,74 @@ async fn stop_gives_untried_messages_back_to_the_broker_uncounted() {
     });
     eventually("the rest is handled", async || broker.acknowledged() == 4).await;
     assert_eq!(scene.stats().await.dead, 0, "the limit of one delivery was not reached");
+}
+
+fn of_stream(scene: &Scene, payload: &str) -> NewMessage {
+    scene.message(payload).stream(sickbay_core::StreamKey::new("customer-7").unwrap())
+}
+
+/// Notes every run; what is called "bad" fails as long as it is told to.
+fn keeping_order(notes: &Notes, fails: &Arc<AtomicBool>) -> impl Handler + use<> {
+    let (seen, fails) = (notes.clone(), Arc::clone(fails));
+    move |ctx: Context| {
+        let name = String::from_utf8_lossy(ctx.payload()).into_owned();
+        let bad = name.starts_with("bad") && fails.load(Ordering::SeqCst);
+        seen.add(name);
+        async move { if bad { Err("connection reset") } else { Ok(()) } }
+    }
+}
+
+#[tokio::test]
+async fn a_healthy_stream_of_a_broker_keeps_its_order_and_writes_nothing() {
+    let (scene, broker, notes) = (Scene::with_attempts(3).await, Broker::new(), Notes::default());
+    for number in 10..30 {
+        publish(&scene, &broker, of_stream(&scene, &number.to_string()));
+    }
+    let handler = keeping_order(&notes, &Arc::default());
+    let _running = Worker::new(guarded(&scene, &broker), handler, scene.clock()).concurrency(8).start();
+    eventually("all are acknowledged", async || broker.acknowledged() == 20).await;
+    assert_eq!(notes.all(), (10..30).map(|number| number.to_string()).collect::<Vec<_>>());
+    assert_eq!(scene.stats().await, Default::default(), "the store has heard of nothing");
+}
+
+#[tokio::test]
+async fn later_messages_of_a_blocked_stream_are_adopted_behind_it() {
+    let (scene, broker, notes) = (Scene::with_attempts(3).await, Broker::new(), Notes::default());
+    let fails = Arc::new(AtomicBool::new(true));
+    let _running = start(&scene, &broker, keeping_order(&notes, &fails));
+    for payload in ["bad", "1", "2"] {
+        publish(&scene, &broker, of_stream(&scene, payload));
+    }
+    publish(&scene, &broker, scene.message("free"));
+    scene.failed(1).await;
+    eventually("all are acknowledged", async || broker.acknowledged() == 4).await;
+    publish(&scene, &broker, of_stream(&scene, "3"));
+    eventually("what comes later follows", async || broker.acknowledged() == 5).await;
+    fails.store(false, Ordering::SeqCst);
+    assert_eq!(notes.count(), 2, "nothing ran past the head of its stream");
+    scene.pass(10).await;
+    scene.completed(4).await;
+    let order: Vec<_> = notes.all().into_iter().filter(|name| name != "free").collect();
+    assert_eq!(order, ["bad", "bad", "1", "2", "3"]);
+    publish(&scene, &broker, of_stream(&scene, "4"));
+    eventually("it flows again", async || broker.acknowledged() == 6).await;
+    assert_eq!(scene.stats().await.pushed, 4, "the store had nothing to do with it");
+}
+
+#[tokio::test]
+async fn a_replayed_head_of_a_brokers_stream_goes_before_those_that_were_adopted_behind_it() {
+    let (scene, broker, notes) = (Scene::with_attempts(1).await, Broker::new(), Notes::default());
+    let fails = Arc::new(AtomicBool::new(true));
+    let _running = start(&scene, &broker, keeping_order(&notes, &fails));
+    for payload in ["bad", "1"] {
+        publish(&scene, &broker, of_stream(&scene, payload));
+    }
+    scene.quarantined(1).await;
+    eventually("both are acknowledged", async || broker.acknowledged() == 2).await;
+    assert_eq!(notes.all(), ["bad"]);
+    fails.store(false, Ordering::SeqCst);
+    let replay = sickbay_core::port::Replay::raw(scene.dead().await[0].id);
+    scene.store.replay(vec![replay]).await.unwrap();
+    scene.completed(2).await;
+    assert_eq!(notes.all(), ["bad", "bad", "1"]);
 }
