@@ -10,6 +10,7 @@
 //! 4. [`Worker`] and [`Running`] – how it is started and stopped.
 //! 5. [`StoreSource`] – our own queues as a source, [`Supervisor`] – a worker as a child process.
 //! 6. `exec` and `http`, behind features of the same names – handlers without Rust: programs and endpoints.
+//!    [`Relay`] – a queue as an outbox.
 //!
 //! ```no_run
 //! # use std::sync::Arc;
@@ -47,6 +48,7 @@ mod held;
 pub mod http;
 mod keeper;
 mod lane;
+mod relay;
 mod rules;
 mod runner;
 mod running;
@@ -63,6 +65,7 @@ mod worker;
 pub use answer::{Answer, IntoAnswer};
 pub use context::Context;
 pub use handler::{BoxFuture, Handler, blocking, typed};
+pub use relay::Relay;
 pub use running::{Running, Stats, Stopped};
 #[cfg(feature = "schema")]
 pub use schema::{InvalidSchema, SchemaValidator};

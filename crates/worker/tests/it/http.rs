@@ -17,7 +17,7 @@ use crate::foreign::{
 use crate::scene::{SECOND, Scene};
 
 /// The endpoint, ended with the test.
-struct Endpoint {
+pub(crate) struct Endpoint {
     child: Child,
     out: Option<BufReader<ChildStdout>>,
     port: u16,
@@ -25,7 +25,7 @@ struct Endpoint {
 }
 
 impl Endpoint {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::with("http", Command::new("python3").arg(script("endpoint.py")))
     }
 
@@ -42,10 +42,13 @@ impl Endpoint {
         Self { child, out: Some(out), port: line.trim().parse().expect("a port"), scheme }
     }
 
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}://localhost:{}/{path}", self.scheme, self.port)
+    }
+
     fn handler(&self, path: &str) -> (HttpHandler, ManualClock) {
         let clock = ManualClock::new();
-        let url = format!("{}://localhost:{}/{path}", self.scheme, self.port);
-        (HttpHandler::new(&url, Arc::new(clock.clone())).unwrap(), clock)
+        (HttpHandler::new(&self.url(path), Arc::new(clock.clone())).unwrap(), clock)
     }
 
     async fn post(&self, path: &str, payload: &str) -> Answer {

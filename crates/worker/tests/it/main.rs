@@ -15,6 +15,7 @@ mod load;
 mod pipeline;
 #[cfg(all(feature = "exec", unix))]
 mod pool;
+mod relay;
 mod scene;
 mod schema;
 mod stop;
