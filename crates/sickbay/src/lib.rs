@@ -51,8 +51,8 @@ pub use sickbay_core::{
 };
 pub use sickbay_store::{MemoryEffect, MemoryStore, SqliteEffect, SqliteOptions, SqliteStore, SystemClock};
 pub use sickbay_worker::{
-    Answer, Context, Death, Handler, IntoAnswer, Running, Stopped, StoreSource, Supervised, Supervisor,
-    Worker, blocking, last_death, typed,
+    Answer, Context, Death, Handler, IntoAnswer, Relay, Running, Stopped, StoreSource, Supervised,
+    Supervisor, Worker, blocking, last_death, typed,
 };
 
 /// How often [`Sickbay::drained`] looks.
