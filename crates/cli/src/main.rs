@@ -1,5 +1,6 @@
 //! The binary `sickbay`: arguments, wiring, printing.
 
+mod bench;
 mod command;
 mod demo;
 mod output;

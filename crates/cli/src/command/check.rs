@@ -50,6 +50,7 @@ pub(crate) fn run(arguments: &Arguments, env: &Env) -> Result {
 fn problems(errors: &sickbay_cli::config::ConfigErrors) -> serde_json::Value {
     let problems = errors.problems.iter().map(|problem| {
         serde_json::json!({
+            "code": problem.sort,
             "message": problem.message,
             "line": problem.place.as_ref().map(|place| place.line),
             "column": problem.place.as_ref().map(|place| place.column),

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use sickbay::core::message::Status;
+use sickbay::core::quarantine::AttemptEnd;
 use sickbay_server::wire::act::{Acted, ReplayOne, Why};
 use sickbay_server::wire::failure::Attempt;
 use sickbay_server::wire::message::MessageView;
@@ -10,7 +11,7 @@ use sickbay_server::wire::quarantine::DeadLetter;
 
 use super::Env;
 use super::reach::Missing;
-use crate::output::{Exit, Output, Result, block, count, escape, words};
+use crate::output::{Exit, Output, Result, block, escape, plural, words};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
@@ -130,13 +131,17 @@ fn describe_dead(dead: &DeadLetter) -> String {
 fn describe_attempt(attempt: &Attempt) -> String {
     let ran = attempt.ran.map(|ran| format!(" after {ran}")).unwrap_or_default();
     let worker = if attempt.worker.is_empty() { String::new() } else { format!(" by {}", attempt.worker) };
-    let mut text = format!(
-        "  attempt {}: {}{ran}{} at {}\n",
-        attempt.number,
-        words(&attempt.end),
-        escape(&worker),
-        attempt.ended_at
-    );
+    // What people did is no attempt.
+    let which = match attempt.end {
+        AttemptEnd::Replayed | AttemptEnd::Reset => "by hand".to_owned(),
+        _ if attempt.worker.is_empty() => "by hand".to_owned(),
+        _ => format!("attempt {}", attempt.number),
+    };
+    let what = match attempt.end {
+        AttemptEnd::Reset => "attempts given back".to_owned(),
+        end => words(&end),
+    };
+    let mut text = format!("  {which}: {what}{ran}{} at {}\n", escape(&worker), attempt.ended_at);
     if let Some(failure) = &attempt.failure {
         let code = failure.code.as_ref().map(|code| format!(" {code}")).unwrap_or_default();
         text.push_str(&format!("    {} ({}{})\n", failure.reason, failure.kind, escape(&code)));
@@ -152,7 +157,7 @@ fn describe_attempt(attempt: &Attempt) -> String {
 fn payload(text: &mut String, name: &str, plain: Option<&str>, base64: Option<&str>) {
     match (plain, base64) {
         (Some(plain), _) => {
-            text.push_str(&format!("  {name} ({} bytes)\n", count(plain.len() as u64)));
+            text.push_str(&format!("  {name} ({})\n", plural(plain.len() as u64, "byte")));
             text.push_str(&block(plain, "    "));
         }
         (None, Some(base64)) => {

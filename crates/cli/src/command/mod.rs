@@ -17,6 +17,7 @@ mod serve;
 mod signature;
 mod stats;
 mod stream;
+mod watch;
 mod work;
 
 use std::path::PathBuf;
@@ -24,8 +25,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::demo;
 use crate::output::{Color, Output, Result};
+use crate::{bench, demo};
 
 /// A durable queue in which no failing message blocks the others, gets lost or is forgotten.
 #[derive(Parser)]
@@ -121,6 +122,8 @@ pub(crate) enum Command {
     /// The worker process of the demo
     #[command(hide = true)]
     DemoWorker(demo::WorkerArguments),
+    /// Measure what this machine can do, in about 15 seconds
+    Bench(bench::Arguments),
     /// Print completions for a shell
     Completions(completions::Arguments),
     /// Write the manual pages
@@ -130,7 +133,7 @@ pub(crate) enum Command {
 impl Command {
     pub(crate) async fn run(self, env: &Env) -> Result<ExitCode> {
         let exit = match self {
-            Self::Demo(arguments) => return Ok(demo::run(arguments).await?),
+            Self::Demo(arguments) => return Ok(demo::run(arguments, &env.out).await?),
             Self::DemoWorker(arguments) => return Ok(demo::work(arguments).await?),
             Self::Push(arguments) => push::run(arguments, env).await?,
             Self::Queue(command) => command.run(env).await?,
@@ -147,6 +150,7 @@ impl Command {
             Self::Doctor(arguments) => doctor::run(&arguments, env).await?,
             Self::Explain(arguments) => explain::run(&arguments, env)?,
             Self::ExitCodes => exit_codes::run(env)?,
+            Self::Bench(arguments) => bench::run(&arguments, &env.out).await?,
             Self::Completions(arguments) => completions::run(&arguments, env)?,
             Self::Man(arguments) => man::run(&arguments, env)?,
         };

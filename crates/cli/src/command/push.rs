@@ -196,16 +196,19 @@ impl Lines<'_> {
         let before = self.total.lines_stored;
         if let Some(line) = problem.line {
             let told = problem.detail.strip_prefix(&format!("line {line}: ")).unwrap_or(&problem.detail);
-            // Within a line of JSON there is but one line.
-            let told = told.replacen("line 1, column", "column", 1);
             problem.detail = format!("line {}: {told}", before + line);
         }
         let stored = before + problem.lines_stored.unwrap_or(0);
+        let wrong_line = problem.line.map(|line| before + line);
         let mut failure = Failure::from(problem);
         if failure.exit == Exit::Usage {
             failure.exit = Exit::Failed;
         }
-        failure.hint(format!("{} stored; go on after them with --skip {stored}", plural(stored, "line")))
+        let known =
+            if stored == 0 { "nothing is stored".to_owned() } else { plural(stored, "line") + " stored" };
+        let correct = wrong_line.map(|line| format!("correct line {line} and ")).unwrap_or_default();
+        let skip = if stored == 0 { String::new() } else { format!(" with --skip {stored}") };
+        failure.hint(format!("{known}; {correct}go on{skip}"))
     }
 }
 

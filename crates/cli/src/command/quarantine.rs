@@ -13,6 +13,7 @@ use sickbay_server::wire::{Span, Time};
 use super::Env;
 use super::message;
 use super::reach::Missing;
+use super::watch::Watch;
 use crate::output::{Exit, Failure, Output, Result, Table, ago, count, escape, excerpt, plural};
 
 /// Longer errors are cut in lists.
@@ -48,6 +49,8 @@ pub(crate) struct List {
     /// Go on after the last page, with what it said
     #[arg(long, value_name = "MARK")]
     after: Option<u64>,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 #[derive(clap::Args)]
@@ -167,9 +170,8 @@ impl List {
     async fn run(self, env: &Env) -> Result {
         let filter = self.filter.filter(self.discarded);
         let query = Query { filter, rows: Some(self.limit), after: self.after, count: true };
-        let page = env.client(Missing::Fail).await?.quarantine(&query).await?;
-        env.out.answer(&page, |out| list(&page, out))?;
-        Ok(Exit::Done)
+        let look = async || Ok(env.client(Missing::Fail).await?.quarantine(&query).await?);
+        self.watch.show(env, look, list).await
     }
 }
 

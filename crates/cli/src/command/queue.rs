@@ -13,16 +13,22 @@ use super::Env;
 use super::policy::describe;
 use super::reach::Missing;
 use super::stats;
+use super::watch::Watch;
 use crate::output::{Exit, Failure, Output, Result, count};
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// List all queues
-    List,
+    List {
+        #[command(flatten)]
+        watch: Watch,
+    },
     /// Show one queue: its policy and its figures
     Show {
         /// Which one
         queue: QueueName,
+        #[command(flatten)]
+        watch: Watch,
     },
     /// Create a queue, or change what it does about failures
     Define(Define),
@@ -65,8 +71,8 @@ pub(crate) struct Part {
 impl Command {
     pub(crate) async fn run(self, env: &Env) -> Result {
         match self {
-            Self::List => stats::list(env).await,
-            Self::Show { queue } => show(&queue, env).await,
+            Self::List { watch } => stats::list(watch, env).await,
+            Self::Show { queue, watch } => show(&queue, watch, env).await,
             Self::Define(define) => define.run(env).await,
             Self::Pause(part) => {
                 let client = env.client(Missing::Fail).await?;
@@ -137,10 +143,9 @@ impl Define {
     }
 }
 
-async fn show(queue: &QueueName, env: &Env) -> Result {
-    let view = env.client(Missing::Fail).await?.queue(queue).await?;
-    env.out.answer(&view, |out| describe_queue(&view, out))?;
-    Ok(Exit::Done)
+async fn show(queue: &QueueName, watch: Watch, env: &Env) -> Result {
+    let look = async || Ok(env.client(Missing::Fail).await?.queue(queue).await?);
+    watch.show(env, look, describe_queue).await
 }
 
 fn describe_queue(view: &QueueView, out: &Output) -> String {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue, Uri};
 use toml::de::DeValue;
 
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::{Field, Section};
 use super::shape;
 
@@ -96,7 +96,7 @@ pub(super) fn read(field: &Field<'_>) -> Option<HandlerConfig> {
             None
         }
         (None, None) => {
-            let finding = Finding::new(section.span(), "a handler needs `exec` or `http`");
+            let finding = Finding::new(section.span(), "a handler needs `exec` or `http`").sort(Sort::Clash);
             section.report(finding.help("for example `exec = [\"./pay.sh\"]`"));
             None
         }
@@ -116,7 +116,7 @@ fn refuse(section: &Section<'_>, key: &'static str, why: &str) {
     if let Some(field) = section.get(key) {
         let other = if section.get("exec").is_some() { "http" } else { "exec" };
         let message = format!("`{key}` belongs to a handler with `{other}`");
-        section.report(Finding::new(field.key_span(), message).help(why));
+        section.report(Finding::new(field.key_span(), message).sort(Sort::Clash).help(why));
     }
 }
 
@@ -179,13 +179,15 @@ fn find_program(field: &Field<'_>) -> Option<PathBuf> {
         return match look(&path) {
             Found::Program => Some(path),
             Found::NotExecutable => {
-                let finding = Finding::new(field.span(), format!("`{word}` is not executable"));
+                let finding =
+                    Finding::new(field.span(), format!("`{word}` is not executable")).sort(Sort::Missing);
                 field.report(finding.help(format!("chmod +x {word}")));
                 reader.depends_on(&path);
                 None
             }
             Found::Nothing => {
-                let finding = Finding::new(field.span(), format!("there is no program `{word}`"));
+                let finding =
+                    Finding::new(field.span(), format!("there is no program `{word}`")).sort(Sort::Missing);
                 field.report(finding.help("paths begin at the folder of the configuration file"));
                 reader.depends_on(&path);
                 None
@@ -196,7 +198,8 @@ fn find_program(field: &Field<'_>) -> Option<PathBuf> {
     let mut candidates = std::env::split_paths(&folders).map(|folder| folder.join(&word));
     let found = candidates.find(|path| matches!(look(path), Found::Program));
     if found.is_none() {
-        let finding = Finding::new(field.span(), format!("no program `{word}` is in the PATH"));
+        let finding =
+            Finding::new(field.span(), format!("no program `{word}` is in the PATH")).sort(Sort::Missing);
         let beside = matches!(look(&reader.path(&word)), Found::Program | Found::NotExecutable);
         let help = beside.then(|| format!("a program beside the configuration file is written \"./{word}\""));
         field.report(finding.maybe_help(help));
@@ -329,7 +332,9 @@ fn secret(field: &Field<'_>) -> Option<Secret> {
     let Some(value) = field.reader().variable(variable) else {
         let message = format!("the environment variable `{variable}` is not set");
         field.report(
-            Finding::new(field.span(), message).help(format!("export {variable}=… before you start")),
+            Finding::new(field.span(), message)
+                .sort(Sort::Missing)
+                .help(format!("export {variable}=… before you start")),
         );
         return None;
     };

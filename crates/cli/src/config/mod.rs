@@ -33,7 +33,7 @@ use sickbay::{MessageType, QueueName, QueuePolicy};
 
 pub use duration::{parse_duration, show_duration};
 pub use handler::{HandlerConfig, Header, Pool, Secret};
-pub use problem::{ConfigErrors, Place, Problem, Related};
+pub use problem::{ConfigErrors, Place, Problem, Related, Sort};
 pub use queue::{QueueSource, WorkerSettings};
 pub use render::Paint;
 pub use schema::SchemaFile;
@@ -66,7 +66,7 @@ pub struct QueueConfig {
     pub policy: QueuePolicy,
     /// How a worker serves it.
     pub worker: WorkerSettings,
-    /// How long discarded and dead messages are kept. Defaults to for ever.
+    /// How long discarded messages are kept before they are removed for good. Defaults to for ever.
     pub retention: Option<Duration>,
     /// Where its messages come from. Defaults to our own store.
     pub source: QueueSource,
@@ -142,7 +142,7 @@ fn read_text(path: &Path) -> Result<String, ConfigErrors> {
         let at = error.utf8_error().valid_up_to();
         // What precedes the bad byte is the same in the repaired text, so the place is right.
         let repaired = String::from_utf8_lossy(error.as_bytes()).into_owned();
-        let finding = Finding::new(at..at + 1, "the file is not UTF-8 from here on");
+        let finding = Finding::new(at..at + 1, "the file is not UTF-8 from here on").sort(Sort::Syntax);
         ConfigErrors::new(path, &repaired, vec![finding], vec![path.to_owned()])
     })
 }

@@ -47,9 +47,50 @@ pub struct Related {
     pub place: Place,
 }
 
+/// What sort of thing is wrong; each has a page that `sickbay explain` prints.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// The text is no TOML.
+    Syntax,
+    /// A key that nobody knows.
+    UnknownKey,
+    /// A value that cannot be.
+    #[default]
+    Value,
+    /// Settings that do not go together, that can never apply, or that need another one.
+    Clash,
+    /// Something that is named is not there: a file, a program, a variable.
+    Missing,
+    /// The file itself cannot be read.
+    Unreadable,
+}
+
+impl Sort {
+    /// Its code.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Syntax => "SB0041",
+            Self::UnknownKey => "SB0042",
+            Self::Value => "SB0043",
+            Self::Clash => "SB0044",
+            Self::Missing => "SB0045",
+            Self::Unreadable => "SB0046",
+        }
+    }
+}
+
+impl Serialize for Sort {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.code())
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
+    /// What sort of thing it is.
+    #[serde(rename = "code")]
+    pub sort: Sort,
     /// What is wrong and what was expected.
     pub message: String,
     /// Where; `None` if the file could not be read at all.
@@ -94,7 +135,7 @@ impl ConfigErrors {
             io::ErrorKind::IsADirectory => ("this is a folder, not a file".to_owned(), None),
             _ => (format!("the file cannot be read: {error}"), None),
         };
-        let problem = Problem { message, place: None, help, related: None };
+        let problem = Problem { sort: Sort::Unreadable, message, place: None, help, related: None };
         let files = vec![path.to_owned()];
         Self { file: path.to_owned(), problems: vec![problem], text: String::new(), files }
     }
@@ -102,6 +143,7 @@ impl ConfigErrors {
     /// One problem that only a running process has.
     pub(super) fn single(path: &Path, text: &str, place: Place, message: &str, help: &str) -> Self {
         let problem = Problem {
+            sort: Sort::Clash,
             message: message.to_owned(),
             place: Some(place),
             help: Some(help.to_owned()),
@@ -135,6 +177,7 @@ impl std::error::Error for ConfigErrors {}
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub(super) span: Range<usize>,
+    sort: Sort,
     message: String,
     help: Option<String>,
     related: Option<(Range<usize>, String)>,
@@ -142,7 +185,12 @@ pub(super) struct Finding {
 
 impl Finding {
     pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        Self { span, message: message.into(), help: None, related: None }
+        Self { span, sort: Sort::default(), message: message.into(), help: None, related: None }
+    }
+
+    pub(super) fn sort(mut self, sort: Sort) -> Self {
+        self.sort = sort;
+        self
     }
 
     pub(super) fn help(mut self, help: impl Into<String>) -> Self {
@@ -157,12 +205,17 @@ impl Finding {
 
     pub(super) fn related(mut self, span: Range<usize>, message: impl Into<String>) -> Self {
         self.related = Some((span, message.into()));
+        if self.sort == Sort::Value {
+            // Where two places have to do with it, they do not go together.
+            self.sort = Sort::Clash;
+        }
         self
     }
 
     fn placed(self, text: &str) -> Problem {
         let place = |span| Place::of(text, span);
         let related = self.related.map(|(span, message)| Related { message, place: place(span) });
-        Problem { message: self.message, place: Some(place(self.span)), help: self.help, related }
+        let Self { sort, message, help, .. } = self;
+        Problem { sort, message, place: Some(place(self.span)), help, related }
     }
 }

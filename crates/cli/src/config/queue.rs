@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::duration::show_duration;
 use super::handler::{self, HandlerConfig};
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::{Field, Section, Span};
 use super::schema::{self, SchemaFile};
 use super::{QueueConfig, retry, rules, shape};
@@ -196,7 +196,8 @@ impl Settings {
         {
             let budget = show_duration(policy.time_budget);
             let message = format!("the queue's time budget of {budget} ends the request before this");
-            queue.report(Finding::new(place.clone(), message).help("raise `time_budget` or lower `timeout`"));
+            let finding = Finding::new(place.clone(), message).sort(Sort::Clash);
+            queue.report(finding.help("raise `time_budget` or lower `timeout`"));
         }
         QueueConfig {
             policy,

@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::duration::{parse_duration, show_duration};
 use super::nearest::{list, nearest, suggestion};
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::shape::Shape;
 
 /// Bytes of the text.
@@ -107,7 +107,8 @@ impl<'s> Section<'s> {
         let field = self.get(key);
         if field.is_none() {
             let message = format!("{} needs `{key}`", self.shape.title);
-            self.report(Finding::new(self.span(), message).help(format!("for example {example}")));
+            let finding = Finding::new(self.span(), message).sort(Sort::Clash);
+            self.report(finding.help(format!("for example {example}")));
         }
         field
     }
@@ -129,7 +130,8 @@ impl<'s> Section<'s> {
     fn stranger(&self, key: &Spanned<toml::de::DeString<'_>>, value: &Spanned<DeValue<'_>>) -> Finding {
         let name = key.get_ref().as_ref();
         let Shape { title, keys, also_known, .. } = *self.shape;
-        let finding = Finding::new(key.span(), format!("`{name}` is no key of {title}"));
+        let finding =
+            Finding::new(key.span(), format!("`{name}` is no key of {title}")).sort(Sort::UnknownKey);
         let known = also_known.iter().find(|(other, _)| *other == name).map(|(_, ours)| *ours);
         if let Some(meant) = known.or_else(|| nearest(name, keys.iter().copied())) {
             return finding.help(format!("did you mean `{meant}`?"));

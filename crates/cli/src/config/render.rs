@@ -34,7 +34,7 @@ impl Paint {
 pub(super) fn render(file: &Path, text: &str, problems: &[Problem], paint: Paint) -> String {
     let mut out = String::new();
     for problem in problems {
-        let error = paint.dip(RED, "error");
+        let error = paint.dip(RED, &format!("error[{}]", problem.sort.code()));
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{error}: {}", clean(&problem.message));
         match &problem.place {
@@ -54,7 +54,11 @@ pub(super) fn render(file: &Path, text: &str, problems: &[Problem], paint: Paint
     }
     let count = problems.len();
     let noun = if count == 1 { "error" } else { "errors" };
-    let _ = writeln!(out, "{count} {noun} in {}", clean(&file.display().to_string()));
+    let mut codes: Vec<&str> = problems.iter().map(|problem| problem.sort.code()).collect();
+    codes.sort_unstable();
+    codes.dedup();
+    let more = codes.iter().map(|code| format!("`sickbay explain {code}`")).collect::<Vec<_>>().join(", ");
+    let _ = writeln!(out, "{count} {noun} in {}; more: {more}", clean(&file.display().to_string()));
     out
 }
 

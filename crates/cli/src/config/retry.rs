@@ -5,7 +5,7 @@ use std::time::Duration;
 use sickbay::{Backoff, MessageType, RetryOverride, RetryPolicy};
 
 use super::duration::show_duration;
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::{Field, Section, Span};
 use super::rules::reason;
 use super::shape;
@@ -29,7 +29,8 @@ pub(super) fn read(field: &Field<'_>) -> Option<RetryPolicy> {
         let cap = field.duration(Duration::from_millis(1))?;
         if backoff.is_some() && cap < wait {
             let message = format!("the cap is shorter than the first wait of {}", show_duration(wait));
-            field.report(Finding::new(field.span(), message).help("`cap` is the longest wait"));
+            let finding = Finding::new(field.span(), message).sort(Sort::Clash);
+            field.report(finding.help("`cap` is the longest wait"));
         }
         Some(cap)
     });
@@ -90,7 +91,8 @@ pub(super) fn read_overrides(field: &Field<'_>) -> Option<Vec<RetryOverride>> {
 fn read_override(section: &Section<'_>) -> Option<RetryOverride> {
     let (type_field, reason_field) = (section.get("message_type"), section.get("reason"));
     if type_field.is_none() && reason_field.is_none() {
-        let finding = Finding::new(section.span(), "an override needs a `message_type`, a `reason` or both");
+        let finding = Finding::new(section.span(), "an override needs a `message_type`, a `reason` or both")
+            .sort(Sort::Clash);
         section.report(finding.help("what applies to every failure is the queue's own `retry`"));
     }
     let retry = section.demand("retry", "`retry = { attempts = 10, cooldown = \"10s\" }`");

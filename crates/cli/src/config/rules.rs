@@ -6,7 +6,7 @@ use sickbay::{Kind, Reason};
 use toml::de::DeValue;
 
 use super::nearest::list;
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::{Field, Section, Span};
 use super::shape;
 
@@ -136,7 +136,7 @@ fn check_rule(section: &Section<'_>, rule: &Rule) -> bool {
                 None => format!("add a condition: {}", list(CONDITIONS.iter().copied())),
             };
             let message = problem.replacen("it has", "this rule has", 1);
-            section.report(Finding::new(section.span(), message).help(help));
+            section.report(Finding::new(section.span(), message).sort(Sort::Clash).help(help));
         }
     }
     false

@@ -8,7 +8,7 @@ use sickbay::MessageType;
 use sickbay_worker::{InvalidSchema, SchemaValidator};
 
 use super::nearest::nearest;
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::Field;
 
 /// A JSON Schema that was read and can be used.
@@ -57,7 +57,7 @@ fn read_one(field: &Field<'_>) -> Option<(MessageType, SchemaFile)> {
 }
 
 fn missing(field: &Field<'_>, written: &str, path: &Path, error: &io::Error) -> Finding {
-    let finding = |message: String| Finding::new(field.span(), message);
+    let finding = |message: String| Finding::new(field.span(), message).sort(Sort::Missing);
     if error.kind() != io::ErrorKind::NotFound {
         return finding(format!("the schema file cannot be read: {error}"));
     }

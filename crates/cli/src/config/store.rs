@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::{Field, Section, Span};
 use super::shape;
 
@@ -65,7 +65,8 @@ fn read_path(field: &Field<'_>) -> Option<PathBuf> {
     let path = field.reader().path(written);
     let folder = path.parent().filter(|folder| !folder.is_dir());
     if folder.is_some() {
-        let finding = Finding::new(field.span(), "the folder of this file does not exist");
+        let finding =
+            Finding::new(field.span(), "the folder of this file does not exist").sort(Sort::Missing);
         field.report(finding.help("make the folder first; only the file itself is made by itself"));
         return None;
     }

@@ -2,7 +2,7 @@
 
 use toml::de::DeTable;
 
-use super::problem::Finding;
+use super::problem::{Finding, Sort};
 use super::read::{Reader, Span, Table};
 
 /// Parses the text. What is no TOML is reported; `None` if what is left would mislead.
@@ -50,10 +50,10 @@ fn line_before(text: &str, at: usize) -> &str {
 
 fn explain(text: &str, span: Span, message: &str) -> Finding {
     let meant = text.get(span.clone()).unwrap_or_default();
-    let finding = |message: &str| Finding::new(span.clone(), message);
+    let finding = |message: &str| Finding::new(span.clone(), message).sort(Sort::Syntax);
     if message == "duplicate key" {
         let first = first_before(text, meant, span.start);
-        let finding = Finding::new(span, format!("`{meant}` is given twice"));
+        let finding = Finding::new(span, format!("`{meant}` is given twice")).sort(Sort::Syntax);
         return match first {
             Some(first) => finding.related(first, "it was given here before"),
             None => finding,
@@ -78,7 +78,7 @@ fn explain(text: &str, span: Span, message: &str) -> Finding {
     if message.starts_with("unexpected key or value, expected newline") {
         return finding("nothing else may stand on this line").help("each setting has a line of its own");
     }
-    Finding::new(span, format!("this is no TOML: {message}"))
+    Finding::new(span, format!("this is no TOML: {message}")).sort(Sort::Syntax)
 }
 
 /// Where a line or a heading with the same end stands before.

@@ -1,22 +1,27 @@
 //! The demo: orders are paid into a ledger by a worker process that one of them kills.
 
 mod death;
+mod incidents;
+mod next;
 mod orders;
+mod picture;
 mod report;
+mod screen;
 mod worker;
 
-use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use sickbay::{Clock, QueueName, QueuePolicy, RetryPolicy, Sickbay, Supervisor, SystemClock};
+use sickbay::{Clock, MessageId, QueueName, QueuePolicy, RetryPolicy, Sickbay, Supervisor, SystemClock};
 
 use self::death::Death;
-use self::worker::Progress;
+use self::report::Report;
+use self::screen::Screen;
 pub(crate) use self::worker::{WorkerArguments, work};
+use crate::output::{Output, count, shell_word};
 
 /// What the demo can be told.
 #[derive(clap::Args)]
@@ -27,12 +32,9 @@ pub(crate) struct Arguments {
     /// How the killer among them kills its worker
     #[arg(long, value_enum, default_value_t = Death::Abort)]
     death: Death,
-    /// Keep the store in this folder, to look at it afterwards
+    /// Keep the store in this folder [default: a new one for temporary files; none with --json]
     #[arg(long, value_name = "FOLDER")]
     keep: Option<PathBuf>,
-    /// Print one JSON document at the end and nothing else
-    #[arg(long)]
-    json: bool,
 }
 
 fn queue() -> anyhow::Result<QueueName> {
@@ -40,18 +42,21 @@ fn queue() -> anyhow::Result<QueueName> {
 }
 
 /// Sends the orders, has them paid, and reports.
-pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(arguments: Arguments, out: &Output) -> anyhow::Result<ExitCode> {
     let clock = SystemClock::new();
     let started = clock.now();
-    let temporary = tempfile::tempdir().context("no temporary folder could be made")?;
+    let temporary = tempfile::Builder::new()
+        .prefix("sickbay-demo-")
+        .tempdir()
+        .context("no temporary folder could be made")?;
     let folder = arguments.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("{} could not be made", folder.display()))?;
     let store = folder.join("demo.db");
     anyhow::ensure!(!store.exists(), "{} exists already; choose another folder", store.display());
-    let screen = Screen::new(arguments.json, arguments.messages);
+    let screen = Screen::new(out, arguments.messages);
     screen.say(&format!(
         "{} orders, {} of them poisonous, one of them deadly",
-        arguments.messages,
+        count(arguments.messages),
         poisonous(arguments.messages)
     ));
     let killer = send(&store, arguments.messages).await?;
@@ -59,12 +64,29 @@ pub(crate) async fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     screen.clear();
     let seconds = clock.now().since(started).as_secs_f64();
     let report = report::read(&store, arguments.messages, killer, deaths, seconds).await?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{report}");
+    // Whether anybody reads it is no failure of the demo.
+    drop(
+        out.answer(&report, |out| {
+            format!("{}{}", report.text(out), next_steps(&report, &store, killer, out))
+        }),
+    );
+    if !out.json && arguments.keep.is_none() {
+        let kept = temporary.keep();
+        screen.say(&format!(
+            "the store of this run is kept: rm -r {} removes it",
+            shell_word(&kept.display().to_string())
+        ));
     }
     Ok(if report.is_right() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn next_steps(report: &Report, store: &Path, killer: MessageId, out: &Output) -> String {
+    let commands = next::commands(store, &killer.short(), report.first_signature());
+    let mut text = format!("\n{}\n", out.bold("Type next:"));
+    for (command, what) in commands {
+        text.push_str(&format!("  # {what}\n  {command}\n"));
+    }
+    text
 }
 
 fn poisonous(count: u64) -> usize {
@@ -73,7 +95,7 @@ fn poisonous(count: u64) -> usize {
 }
 
 /// Makes the store and the ledger and sends every order. Answers which one is the killer.
-async fn send(store: &Path, count: u64) -> anyhow::Result<sickbay::MessageId> {
+async fn send(store: &Path, count: u64) -> anyhow::Result<MessageId> {
     let bay = Sickbay::open(store)?;
     let queue = queue()?;
     let retry =
@@ -120,63 +142,4 @@ async fn supervise(store: &Path, death: Death, screen: &Screen) -> anyhow::Resul
     drop(reader.join());
     let deaths = *deaths.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(deaths)
-}
-
-/// What people see while it runs.
-#[derive(Clone)]
-struct Screen {
-    silent: bool,
-    live: bool,
-    total: u64,
-}
-
-impl Screen {
-    fn new(json: bool, total: u64) -> Self {
-        Self { silent: json, live: !json && std::io::stderr().is_terminal(), total }
-    }
-
-    fn say(&self, line: &str) {
-        if !self.silent {
-            eprintln!("{line}");
-        }
-    }
-
-    /// Draws what the worker process reports, until nobody reports any more.
-    fn follow(&self, progress: std::io::PipeReader) -> std::thread::JoinHandle<()> {
-        let screen = self.clone();
-        std::thread::spawn(move || {
-            for line in BufReader::new(progress).lines().map_while(Result::ok) {
-                if let Ok(progress) = serde_json::from_str(&line) {
-                    screen.draw(progress);
-                }
-            }
-        })
-    }
-
-    fn draw(&self, progress: Progress) {
-        if self.live {
-            let Progress { completed, waiting, retrying, quarantined } = progress;
-            let full = (completed * 30 / self.total.max(1)).min(30) as usize;
-            let bar = format!("{}{}", "█".repeat(full), "░".repeat(30 - full));
-            eprint!(
-                "\r\x1b[2K{bar} {completed} paid, {waiting} waiting, {retrying} to retry, {quarantined} quarantined"
-            );
-            drop(std::io::stderr().flush());
-        }
-    }
-
-    fn died(&self, count: u64, death: &sickbay::Death) {
-        self.clear();
-        let how = death.signal.map_or_else(
-            || format!("exit code {}", death.exit_code.unwrap_or_default()),
-            |signal| format!("signal {signal}"),
-        );
-        self.say(&format!("the worker died ({how}), for the {count}. time; started again"));
-    }
-
-    fn clear(&self) {
-        if self.live {
-            eprint!("\r\x1b[2K");
-        }
-    }
 }

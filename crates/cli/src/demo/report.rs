@@ -1,13 +1,13 @@
 //! What became of the orders.
 
-use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use serde::Serialize;
-use sickbay::{MessageId, PageRequest, QuarantineFilter, Reason, Sickbay};
+use sickbay::{DeadLetter, MessageId, Reason, Sickbay};
 
+use super::incidents::{Incident, Incidents};
 use super::{orders, queue};
+use crate::output::{Output, count, escape, excerpt, plural};
 
 /// The figures at the end; with `--json` this is the document.
 #[derive(Debug, Serialize)]
@@ -28,15 +28,6 @@ pub(super) struct Report {
     signatures: Vec<Incident>,
 }
 
-/// Dead letters that share a signature.
-#[derive(Debug, Serialize)]
-struct Incident {
-    signature: String,
-    reason: &'static str,
-    count: u64,
-    sample: String,
-}
-
 impl Report {
     /// Everything ended as it should.
     pub(super) fn is_right(&self) -> bool {
@@ -54,35 +45,19 @@ pub(super) async fn read(
 ) -> anyhow::Result<Report> {
     let bay = Sickbay::open(path)?;
     let stats = bay.store().stats(&queue()?).await?;
-    let mut incidents: BTreeMap<String, Incident> = BTreeMap::new();
     let (mut bystanders_blamed, mut killer_quarantined, mut killer_lone_crashes) = (0, false, 0);
-    let mut page = PageRequest { rows_max: 500, after: None };
-    loop {
-        let rows = bay.store().quarantine(&QuarantineFilter::default(), page).await?;
-        for row in rows.rows {
-            if row.reason == Reason::Crash {
-                if row.id == killer {
-                    (killer_quarantined, killer_lone_crashes) = (true, row.counters.charges);
-                }
-                bystanders_blamed += u64::from(row.id != killer);
+    let mut incidents = Incidents::default();
+    let each = |row: &DeadLetter| {
+        if row.reason == Reason::Crash {
+            if row.id == killer {
+                (killer_quarantined, killer_lone_crashes) = (true, row.counters.charges);
             }
-            let signature = row.signature.to_string();
-            let incident = incidents.entry(signature.clone()).or_insert_with(|| Incident {
-                signature,
-                reason: row.reason.as_str(),
-                count: 0,
-                sample: row.error.chars().take(70).collect(),
-            });
-            incident.count += 1;
+            bystanders_blamed += u64::from(row.id != killer);
         }
-        page.after = rows.next;
-        if page.after.is_none() {
-            break;
-        }
-    }
+    };
+    incidents.look(&bay, usize::MAX, each).await?;
     let ledger = rusqlite::Connection::open(path)?;
-    let mut signatures: Vec<Incident> = incidents.into_values().collect();
-    signatures.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.signature.cmp(&b.signature)));
+    let signatures = incidents.list();
     Ok(Report {
         messages,
         completed: stats.completed,
@@ -102,24 +77,46 @@ pub(super) async fn read(
     })
 }
 
-impl fmt::Display for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "\n{} orders in {} s", self.messages, self.seconds)?;
-        writeln!(f, "  completed    {:>6}", self.completed)?;
-        writeln!(f, "  duplicates   {:>6}  acknowledged without being run", self.duplicates)?;
-        writeln!(f, "  retried      {:>6}  times", self.retried)?;
-        writeln!(f, "  quarantined  {:>6}  in {} incidents:", self.quarantined, self.incidents)?;
-        for incident in &self.signatures {
-            let Incident { signature, reason, count, sample } = incident;
-            writeln!(f, "    {count:>5}  {signature}  {reason:<19} {}", sample.escape_debug())?;
+impl Report {
+    /// The signature of the incident that a person would solve first: the largest.
+    pub(super) fn first_signature(&self) -> &str {
+        self.signatures.first().map_or("", |incident| &incident.signature)
+    }
+
+    /// The report for people.
+    pub(super) fn text(&self, out: &Output) -> String {
+        let mut text = String::new();
+        let mut line = |words: String| {
+            text.push_str(&words);
+            text.push('\n');
+        };
+        line(out.bold(&format!("{} orders in {} s", count(self.messages), self.seconds)));
+        let figure =
+            |name: &str, number: u64, words: &str| format!("  {name:<12} {:>10}  {words}", count(number));
+        line(figure("paid", self.completed, "each exactly once").trim_end().to_owned());
+        line(figure("duplicates", self.duplicates, "acknowledged without being run"));
+        line(figure("retried", self.retried, "times"));
+        line(figure(
+            "quarantined",
+            self.quarantined,
+            &format!("in {}:", plural(self.incidents as u64, "incident")),
+        ));
+        let room = out.width.unwrap_or(120).saturating_sub(49);
+        for Incident { signature, reason, count: number, sample } in &self.signatures {
+            line(format!(
+                "    {:>9}  {signature}  {reason:<18} {}",
+                count(*number),
+                excerpt(&escape(sample), room)
+            ));
         }
-        writeln!(
-            f,
-            "  the worker died {} times; bystanders blamed: {}",
-            self.worker_deaths, self.bystanders_blamed
-        )?;
+        line(figure(
+            "deaths",
+            self.worker_deaths,
+            &format!("of the worker; bystanders blamed: {}", self.bystanders_blamed),
+        ));
         let (actual, expected) = (self.ledger_actual, self.ledger_expected);
         let word = if actual == expected { "balanced to the cent" } else { "DOES NOT BALANCE" };
-        writeln!(f, "  ledger       {actual} of {expected} cents: {word}")
+        line(format!("  {:<12} {actual} of {expected} cents: {word}", "ledger"));
+        text
     }
 }

@@ -12,11 +12,17 @@ use sickbay::{
 };
 
 use super::death::Death;
+use super::incidents::{Incident, Incidents};
 use super::orders::{Order, validate};
 use super::queue;
 
 /// How long the bank in the north is away after the worker has started.
 const BANK_AWAY: Duration = Duration::from_millis(400);
+
+/// How many pages of new dead letters are read for one report.
+const PAGES_MAX: usize = 4;
+/// How many incidents are reported.
+const INCIDENTS_MAX: usize = 20;
 
 /// What the worker process is told.
 #[derive(clap::Args)]
@@ -29,12 +35,15 @@ pub(crate) struct WorkerArguments {
 }
 
 /// What the worker process reports, ten times a second.
-#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Progress {
     pub(super) completed: u64,
     pub(super) waiting: u64,
     pub(super) retrying: u64,
     pub(super) quarantined: u64,
+    pub(super) duplicates: u64,
+    /// The largest incidents.
+    pub(super) incidents: Vec<Incident>,
 }
 
 impl From<&QueueStats> for Progress {
@@ -44,6 +53,8 @@ impl From<&QueueStats> for Progress {
             waiting: stats.pending + stats.active,
             retrying: stats.failed + stats.scheduled,
             quarantined: stats.dead,
+            duplicates: stats.duplicates,
+            incidents: Vec::new(),
         }
     }
 }
@@ -60,9 +71,13 @@ pub(crate) async fn work(arguments: WorkerArguments) -> anyhow::Result<ExitCode>
     });
     let running = bay.worker(&queue, handler)?.concurrency(48).prefetch(256).validator(validate).start();
     let mut report = tokio::time::interval(Duration::from_millis(100));
+    let mut incidents = Incidents::default();
     loop {
         report.tick().await;
-        let progress = Progress::from(&bay.store().stats(&queue).await?);
+        incidents.look(&bay, PAGES_MAX, |_| ()).await?;
+        let mut progress = Progress::from(&bay.store().stats(&queue).await?);
+        progress.incidents = incidents.list();
+        progress.incidents.truncate(INCIDENTS_MAX);
         let mut out = std::io::stdout().lock();
         writeln!(out, "{}", serde_json::to_string(&progress)?)?;
         out.flush()?;

@@ -1,5 +1,6 @@
 //! Why a command did not do what it was asked, and the exit code that says so.
 
+use std::fmt;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -88,7 +89,8 @@ impl Failure {
     pub(crate) fn config(errors: &ConfigErrors, out: &Output, exit: Exit) -> Self {
         let paint = if out.colour_errors { Paint::Colour } else { Paint::Plain };
         let failure = Self::new(exit, errors.render(paint).trim_end());
-        Self { is_laid_out: true, ..failure }
+        let code = errors.problems.first().map(|problem| problem.sort.code().to_owned());
+        Self { is_laid_out: true, code, ..failure }
     }
 
     /// Says it on stderr, and on stdout as JSON if that was asked for.
@@ -104,7 +106,7 @@ impl Failure {
         if let Some(hint) = &self.hint {
             eprintln!("  {}", escape(hint));
         }
-        if let Some(code) = &self.code {
+        if let Some(code) = self.code.as_ref().filter(|_| !self.is_laid_out) {
             eprintln!("  more: sickbay explain {}", escape(code));
         }
         if out.json {
@@ -113,6 +115,13 @@ impl Failure {
             // A reader that has gone away does not need it.
             drop(out.answer(&Document { error: fields }, |_| String::new()));
         }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.code.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
+        write!(f, "{}{code}", escape(&self.message))
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 pub(crate) use failure::{Exit, Failure, Result};
 pub(crate) use table::Table;
-pub(crate) use text::{ago, block, count, escape, excerpt, plural, words};
+pub(crate) use text::{ago, block, count, escape, excerpt, plural, shell_word, words};
 
 /// When colours are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -22,6 +22,13 @@ pub(crate) enum Color {
     Always,
     /// Never.
     Never,
+}
+
+/// Whether anybody reads what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    There,
+    Gone,
 }
 
 /// Where and how a command prints.
@@ -37,6 +44,8 @@ pub(crate) struct Output {
     pub(crate) colour_errors: bool,
     /// How wide the terminal is; `None` if stdout is none.
     pub(crate) width: Option<usize>,
+    /// How high it is.
+    pub(crate) height: Option<usize>,
 }
 
 impl Output {
@@ -49,9 +58,18 @@ impl Output {
             Color::Auto => terminal && wanted,
         };
         let (colour, colour_errors) = (colour_on(terminal), colour_on(std::io::stderr().is_terminal()));
-        let width = terminal
-            .then(|| terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0).max(40)));
-        Self { json, quiet, colour, colour_errors, width }
+        let size = terminal_size::terminal_size().filter(|_| terminal);
+        let size = size.map_or((100, 30), |(width, height)| (usize::from(width.0), usize::from(height.0)));
+        // A terminal that does not know its size says zero.
+        let side = |size: usize, usual: usize| terminal.then_some(if size == 0 { usual } else { size });
+        let (width, height) = (side(size.0, 100).map(|width| width.max(40)), side(size.1, 30));
+        Self { json, quiet, colour, colour_errors, width, height }
+    }
+
+    /// Text without colours, on a terminal of this width or on none.
+    #[cfg(test)]
+    pub(crate) const fn plain(width: Option<usize>) -> Self {
+        Self { json: false, quiet: false, colour: false, colour_errors: false, width, height: None }
     }
 
     /// Prints what was asked for: the value as JSON, or the text that it is made into.
@@ -66,12 +84,16 @@ impl Output {
 
     /// Prints on stdout. A reader that has gone away, such as `head`, is no failure.
     pub(crate) fn print(&self, text: &str) -> Result<()> {
+        self.print_to_reader(text).map(drop)
+    }
+
+    /// Prints on stdout, and says whether anybody still reads.
+    pub(crate) fn print_to_reader(&self, text: &str) -> Result<Reader> {
         let mut out = std::io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                Err(Failure::new(Exit::Failed, format!("stdout cannot be written: {error}")))
-            }
-            _ => Ok(()),
+            Ok(()) => Ok(Reader::There),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+            Err(error) => Err(Failure::new(Exit::Failed, format!("stdout cannot be written: {error}"))),
         }
     }
 

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn out(width: Option<usize>) -> Output {
-        Output { json: false, quiet: false, colour: false, colour_errors: false, width }
+        Output::plain(width)
     }
 
     #[test]

@@ -39,6 +39,15 @@ fn turns_text_around(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
+/// A word as a shell takes it.
+pub(crate) fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@%+=,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", escape(word).replace('\'', "'\\''"))
+}
+
 /// At most so many characters of a text.
 pub(crate) fn excerpt(text: &str, characters_max: usize) -> String {
     if text.chars().count() <= characters_max {
@@ -103,5 +112,6 @@ mod tests {
         let ages = [0, 59, 61, 3_661, 90_061].map(|seconds| ago(Duration::from_secs(seconds)));
         assert_eq!(ages, ["0s", "59s", "1m1s", "1h1m", "1d1h"]);
         assert_eq!(excerpt("abcdef", 4), "abc…");
+        assert_eq!(["a/b-1", "", "it's 1"].map(shell_word), ["a/b-1", "''", r"'it'\''s 1'"]);
     }
 }

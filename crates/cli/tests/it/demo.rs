@@ -64,3 +64,27 @@ fn ten_thousand_orders_end_where_they_should() {
     assert!(number("retried") > 0);
     assert_eq!(report["ledger_actual"], report["ledger_expected"]);
 }
+
+#[test]
+fn the_three_commands_that_the_demo_prints_work_as_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = env!("CARGO_BIN_EXE_sickbay");
+    let output =
+        Command::new(program).args(["demo", "--messages", "300"]).env("TMPDIR", folder.path()).output();
+    let output = output.unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && !text.contains('\u{1b}'), "{text}");
+    let commands: Vec<&str> = text.split("Type next:\n").nth(1).unwrap().lines().map(str::trim).collect();
+    let commands: Vec<&str> = commands.into_iter().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(commands.len(), 3, "{text}");
+    let mut said = Vec::new();
+    for command in commands {
+        let ran = Command::new("sh").arg("-c").arg(command).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stdout).into_owned();
+        assert!(ran.status.success(), "{command}: {told}{}", String::from_utf8_lossy(&ran.stderr));
+        said.push(told);
+    }
+    assert_eq!(said[0].lines().count(), 9, "a header and eight dead letters: {}", said[0]);
+    assert!(said[1].contains("Crash") && said[1].contains("signal 6"), "{}", said[1]);
+    assert!(said[2].ends_with("dead letters sent back\n") && !said[2].starts_with("0 "), "{}", said[2]);
+}

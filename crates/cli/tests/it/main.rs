@@ -3,3 +3,6 @@
 mod command;
 mod config;
 mod demo;
+mod session;
+#[cfg(unix)]
+mod terminal;

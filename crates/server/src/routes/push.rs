@@ -5,6 +5,7 @@ use axum::extract::State;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::Deserialize;
+use serde_json::error::Category;
 use sickbay_core::port::Pushed;
 use sickbay_core::{ErrorKind, NewMessage, QueueName, StoreError};
 
@@ -117,7 +118,7 @@ impl Lines {
 
     fn read(&self, line: &[u8]) -> Result<NewMessage, Problem> {
         let message: Result<message::NewMessage, _> = serde_json::from_slice(line);
-        let message = message.map_err(|error| Problem::unreadable(said(&error)))?;
+        let message = message.map_err(|error| Problem::unreadable(in_a_line(&error)))?;
         message.into_core(self.queue.as_ref()).map_err(|error| Problem::unreadable(error.to_string()))
     }
 
@@ -158,7 +159,7 @@ impl Lines {
 
     /// A problem with one line.
     fn at(&self, number: u64, cause: &Problem) -> Problem {
-        let detail = format!("line {number}: {cause}");
+        let detail = format!("line {number}: {}", cause.detail);
         let mut problem = Problem::new(Reaction::Invalid, "SB0026", detail).status(cause.status);
         problem.line = Some(number);
         self.stopped(problem)
@@ -169,6 +170,15 @@ impl Lines {
         let stored = self.answer.lines_stored;
         problem.lines_stored = Some(stored);
         problem.hint(format!("{stored} lines are stored; leave them out when you send the rest"))
+    }
+}
+
+/// What is wrong with the JSON of one line, in words.
+fn in_a_line(error: &serde_json::Error) -> String {
+    let told = said(error).replacen("line 1, column", "column", 1);
+    match error.classify() {
+        Category::Data => told,
+        Category::Syntax | Category::Eof | Category::Io => format!("this is no JSON object ({told})"),
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod crew;
 mod handler;
+mod retention;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -76,6 +77,7 @@ pub(super) async fn own(
     let handled = crew.len() as u64;
     out.say(&format!("ready: {} with handlers", plural(handled, "queue")));
     let mut versions = watcher.as_ref().map(ConfigWatcher::subscribe);
+    let mut cleaning = tokio::time::interval(retention::EVERY);
     loop {
         let changed = async {
             match &mut versions {
@@ -89,8 +91,15 @@ pub(super) async fn own(
                 (Order::Reload, Some(watcher)) => tell_reloaded(watcher, out),
                 (Order::Reload, None) => out.say("there is no configuration to reload"),
             },
+            _ = cleaning.tick() => {
+                let Some(watcher) = &watcher else { continue };
+                if let Err(failure) = retention::enforce(bay, &watcher.current(), out).await {
+                    out.say(&format!("retention: {failure}; tried again in a minute"));
+                }
+            }
             true = changed => {
                 let Some(watcher) = &watcher else { continue };
+                cleaning.reset_immediately();
                 let config = watcher.current();
                 let taken = take_over(bay, &config, wish.work.then_some(&mut crew)).await;
                 match taken {

@@ -12,40 +12,40 @@ use tempfile::TempDir;
 /// So often something is looked at that must happen soon. A look is a process of its own and takes its time.
 const LOOKS_MAX: usize = 3000;
 
-pub(super) struct Scene {
+pub(crate) struct Scene {
     folder: TempDir,
 }
 
 /// What a command printed, and its exit code.
-pub(super) struct Ran {
-    pub(super) out: String,
-    pub(super) err: String,
-    pub(super) code: i32,
+pub(crate) struct Ran {
+    pub(crate) out: String,
+    pub(crate) err: String,
+    pub(crate) code: i32,
 }
 
 impl Scene {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
     /// With a queue "orders" that tries twice.
-    pub(super) fn with_queue() -> Self {
+    pub(crate) fn with_queue() -> Self {
         let scene = Self::new();
         scene.ok("queue define orders --attempts 2 --cooldown 1h");
         scene
     }
 
-    pub(super) fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(super) fn write(&self, name: &str, text: &str) {
+    pub(crate) fn write(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
 
     /// A script that can be run.
     #[cfg(unix)]
-    pub(super) fn script(&self, name: &str, text: &str) {
+    pub(crate) fn script(&self, name: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt as _;
         self.write(name, text);
         std::fs::set_permissions(self.path(name), std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -58,7 +58,7 @@ impl Scene {
         command
     }
 
-    pub(super) fn run_fed(&self, arguments: &[&str], input: &[u8]) -> Ran {
+    pub(crate) fn run_fed(&self, arguments: &[&str], input: &[u8]) -> Ran {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -73,23 +73,23 @@ impl Scene {
     }
 
     /// Runs a line of words.
-    pub(super) fn run(&self, line: &str) -> Ran {
+    pub(crate) fn run(&self, line: &str) -> Ran {
         self.run_fed(&line.split_whitespace().collect::<Vec<_>>(), b"")
     }
 
     /// Runs what must work, and answers what it printed.
-    pub(super) fn ok(&self, line: &str) -> String {
+    pub(crate) fn ok(&self, line: &str) -> String {
         let ran = self.run(line);
         assert_eq!(ran.code, 0, "{line}: {}{}", ran.out, ran.err);
         ran.out
     }
 
-    pub(super) fn json(&self, line: &str) -> Value {
+    pub(crate) fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.ok(&format!("{line} --json"))).unwrap()
     }
 
     /// Looks until it is as it should be.
-    pub(super) fn until(&self, line: &str, is_right: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn until(&self, line: &str, is_right: impl Fn(&Value) -> bool) -> Value {
         for _ in 0..LOOKS_MAX {
             let value = self.json(line);
             if is_right(&value) {
@@ -100,7 +100,7 @@ impl Scene {
     }
 
     /// Starts a command that stays, and waits until it is ready.
-    pub(super) fn start(&self, line: &str) -> Staying {
+    pub(crate) fn start(&self, line: &str) -> Staying {
         let arguments: Vec<&str> = line.split_whitespace().collect();
         let mut command = self.command(&arguments);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
@@ -113,15 +113,15 @@ impl Scene {
 }
 
 /// A command that stays until it is told to stop. It is killed with the test.
-pub(super) struct Staying {
+pub(crate) struct Staying {
     child: Child,
     lines: BufReader<ChildStderr>,
-    pub(super) said: String,
+    pub(crate) said: String,
 }
 
 impl Staying {
     /// Waits until it has said this, and answers the line.
-    pub(super) fn hear(&mut self, words: &str) -> String {
+    pub(crate) fn hear(&mut self, words: &str) -> String {
         loop {
             let mut line = String::new();
             let read = self.lines.read_line(&mut line).unwrap();
@@ -133,13 +133,13 @@ impl Staying {
         }
     }
 
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
     /// Waits for its end and answers its exit code; `None` if it was killed.
-    pub(super) fn ended(mut self) -> Option<i32> {
+    pub(crate) fn ended(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
     }
 }
@@ -153,14 +153,14 @@ impl Drop for Staying {
 }
 
 /// The text without what differs from run to run.
-pub(super) fn masked(text: &str, folder: &Path) -> String {
+pub(crate) fn masked(text: &str, folder: &Path) -> String {
     static TIME: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\d{4}-\d\d-\d\dT[\d:.]+Z").unwrap());
     let text = text.replace(&folder.display().to_string(), "<folder>");
     TIME.replace_all(&text, "<time>").into_owned()
 }
 
 impl Scene {
-    pub(super) fn masked(&self, text: &str) -> String {
+    pub(crate) fn masked(&self, text: &str) -> String {
         masked(text, self.folder.path())
     }
 }

@@ -68,8 +68,16 @@ fn lines_are_pushed_up_to_the_bad_one_and_can_be_gone_on_with() {
     lines.push_str("nonsense\n{\"payload\":\"last\"}\n");
     let ran = scene.run_fed(&["push", "orders", "--ndjson"], lines.as_bytes());
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
-    assert!(ran.err.starts_with("error: line 1501: column 2: expected ident"), "{}", ran.err);
-    assert!(ran.err.contains("\n  1,500 lines stored; go on after them with --skip 1500\n"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("error: line 1501: this is no JSON object (column 2: expected ident) (SB0026)\n"),
+        "{}",
+        ran.err
+    );
+    assert!(
+        ran.err.contains("\n  1,500 lines stored; correct line 1501 and go on with --skip 1500\n"),
+        "{}",
+        ran.err
+    );
     assert_eq!(scene.json("stats")["queues"][0]["stats"]["pushed"], 1500);
     let fixed = lines.replace("nonsense", "{\"payload\":\"fixed\"}");
     let ran = scene.run_fed(&["push", "orders", "--ndjson", "--skip", "1500"], fixed.as_bytes());
@@ -196,5 +204,5 @@ fn streams_are_listed_and_released() {
     assert_eq!(scene.ok("stream release orders s"), "s goes on without its head\n");
     let ran = scene.run("stream release orders s");
     assert_eq!((ran.code, ran.out.as_str()), (5, ""));
-    assert!(ran.err.contains("is not held by a dead letter\n  see its state with"), "{}", ran.err);
+    assert!(ran.err.contains("is not blocked\n  see its state with"), "{}", ran.err);
 }

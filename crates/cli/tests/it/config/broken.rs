@@ -73,7 +73,7 @@ fn colours_are_used_only_when_they_are_asked_for() {
     let errors = errors_of(&broken_files()[8]);
     let plain = errors.render(Paint::Plain);
     let colourful = errors.render(Paint::Colour);
-    assert!(colourful.contains("\x1b[1;31merror\x1b[0m"));
+    assert!(colourful.contains("\x1b[1;31merror[SB0042]\x1b[0m"));
     let mut stripped = colourful;
     for escape in ["\x1b[1;31m", "\x1b[1;32m", "\x1b[1;34m", "\x1b[0m"] {
         stripped = stripped.replace(escape, "");
@@ -86,8 +86,8 @@ fn a_missing_file_says_how_to_get_one() {
     let said = errors_of("tests/configs/nowhere.toml").to_string();
     assert_eq!(
         said,
-        "error: there is no such file\n  --> tests/configs/nowhere.toml\n  \
-         help: `sickbay init` writes one to begin with\n\n1 error in tests/configs/nowhere.toml"
+        "error[SB0046]: there is no such file\n  --> tests/configs/nowhere.toml\n  \
+         help: `sickbay init` writes one to begin with\n\n1 error in tests/configs/nowhere.toml; more: `sickbay explain SB0046`"
     );
     assert!(errors_of("tests/configs").to_string().contains("this is a folder, not a file"));
 }
@@ -121,6 +121,7 @@ fn problems_are_also_told_as_data() {
         serde_json::json!({
             "file": "tests/configs/09-unknown-queue-key.toml",
             "problems": [{
+                "code": "SB0042",
                 "message": "`concurency` is no key of a queue",
                 "line": 2,
                 "column": 1,
