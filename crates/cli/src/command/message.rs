@@ -99,8 +99,11 @@ fn describe(view: &MessageView, out: &Output) -> String {
     line(
         "counted",
         Some(format!(
-            "{} deliveries, {} failures, {} crashes, {} replays",
-            counters.deliveries, counters.failures, counters.crashes, counters.replays
+            "{}, {}, {}, {}",
+            many(counters.deliveries, "delivery"),
+            many(counters.failures, "failure"),
+            many(counters.crashes, "crash"),
+            many(counters.replays, "replay")
         )),
     );
     line("again by", view.cause.map(|cause| cause.as_str().to_owned()));
@@ -118,6 +121,16 @@ fn describe(view: &MessageView, out: &Output) -> String {
     let (plain, base64) = (&view.original_payload, &view.original_payload_base64);
     payload(&mut text, "pushed with", plain.as_deref(), base64.as_deref());
     text
+}
+
+/// "1 delivery", "2 deliveries", "2 crashes".
+fn many(number: u32, one: &str) -> String {
+    let several = match (one.strip_suffix('y'), one.ends_with("sh")) {
+        (Some(stem), _) if !one.ends_with("ay") => format!("{stem}ies"),
+        (_, true) => format!("{one}es"),
+        _ => format!("{one}s"),
+    };
+    format!("{number} {}", if number == 1 { one } else { &several })
 }
 
 fn describe_dead(dead: &DeadLetter) -> String {

@@ -257,3 +257,35 @@ fn a_port_of_this_machine_is_served_when_asked_for() {
     let ran = scene.run("serve --listen 0.0.0.0:0");
     assert!(ran.code == 2 && ran.err.contains("SB0030"), "{}", ran.err);
 }
+
+#[test]
+fn what_was_discarded_longer_ago_than_the_retention_is_removed_and_nothing_else() {
+    let scene = Scene::new();
+    let config = |retention: &str| format!("[queues.orders]\nretention = \"{retention}\"\n[queues.mails]\n");
+    scene.write("sickbay.toml", &config("90d"));
+    for queue in ["orders", "mails"] {
+        for why in ["discarded", "kept"] {
+            let id = scene.ok(&format!("push {queue} {why}"));
+            scene.run_fed(&["message", "dead-letter", id.trim(), "--why", why], b"");
+        }
+        scene.ok(&format!("quarantine discard --queue {queue} --error discarded --yes"));
+    }
+    let counts = |value: &Value| {
+        let of = |queue: usize, name: &str| value["queues"][queue]["stats"][name].as_u64().unwrap();
+        [0, 1].map(|queue| (of(queue, "dead"), of(queue, "discarded"), of(queue, "removed")))
+    };
+    let mut serve = scene.start("serve");
+    assert_eq!(counts(&scene.json("stats")), [(1, 1, 0), (1, 1, 0)], "90 days are not over");
+    // The changed retention is enforced as soon as it is in force.
+    scene.write("sickbay.toml", &config("1ms"));
+    serve.signal("HUP");
+    serve.hear("orders: 1 discarded message removed for good, discarded 1ms ago or longer");
+    assert_eq!(counts(&scene.json("stats")), [(1, 1, 0), (1, 0, 1)], "mails, then orders");
+    assert_eq!(
+        scene.ok("quarantine list --queue orders").lines().count(),
+        2,
+        "what waits in quarantine stays"
+    );
+    serve.signal("TERM");
+    assert_eq!(serve.ended(), Some(0));
+}

@@ -19,7 +19,7 @@ static WRITTEN: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 /// What besides is taken for the same.
 static TOLERATED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     rules(&[
-        (r"(after|since|in) (\d+(ms|us|µs|s|m|h|d))+", "$1 [SPAN]"),
+        (r"(after|since|in|for) (\d+(ms|us|µs|s|m|h|d))+", "$1 [SPAN]"),
         (r"\b(\d+(ms|s|m|h|d))+ ago", "[SPAN] ago"),
         // The age in a list stands between two columns.
         (r"  (\d+s|\d+m\d+s)  ", "  [SPAN]  "),

@@ -14,6 +14,12 @@ enum Part {
     Step(Step),
 }
 
+impl Part {
+    fn is_step(&self) -> bool {
+        matches!(self, Self::Step(_))
+    }
+}
+
 /// A file with sessions in it.
 pub(super) struct Page {
     path: PathBuf,
@@ -32,7 +38,9 @@ impl Page {
                 parts.push(Part::Words(line.to_owned()));
                 continue;
             }
-            if !inside || (!is_page && bare.starts_with('#')) {
+            // Words at the beginning of a file, before anything is typed, say what it is about.
+            let is_about = !is_page && bare.starts_with('#') && !parts.iter().any(Part::is_step);
+            if !inside || is_about {
                 parts.push(Part::Words(line.to_owned()));
             } else if let Some(command) = bare.strip_prefix("$ ") {
                 parts.push(Part::Step(Step { command: command.to_owned(), expected: String::new() }));
