@@ -49,6 +49,11 @@ async fn empty(count: u64) -> Result<f64> {
     crate::lifecycle::rate(folder.path(), count, 100).await
 }
 
+/// A store `dead.db` with so many dead letters, for commands that look at them.
+pub(crate) async fn cemetery(folder: &Path, count: usize) -> Result<()> {
+    bury(&store(folder, "dead.db", QueuePolicy::default()).await?, count).await
+}
+
 /// Quarantines so many messages.
 async fn bury(store: &SqliteStore, count: usize) -> Result<()> {
     let mut left = count;

@@ -41,6 +41,11 @@ fn main() -> Result<()> {
         println!("{}", runtime.block_on(work::memory(Path::new(folder), backlog))?);
         return Ok(());
     }
+    if let Some("dead") = arguments.first().map(String::as_str) {
+        let path = arguments.get(1).context("dead FOLDER COUNT")?;
+        let count = arguments.get(2).context("dead FOLDER COUNT")?.parse()?;
+        return runtime.block_on(growth::cemetery(Path::new(path), count));
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
     let wanted = |id: &str| only.is_empty() || only.contains(&id);

@@ -6,7 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
-use crate::bench_peers;
+use crate::{bench_command, bench_peers};
 
 /// A figure, what must be reached and where we are going.
 struct Target {
@@ -41,6 +41,9 @@ const fn target(id: &'static str, what: &'static str, must: f64, aim: f64, more:
 
 /// Measures and prints a table, or with `--json` one document. `--quick` uses a tenth of the backlog.
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
+    if arguments.iter().any(|argument| argument == "--command") {
+        return bench_command::command(root, arguments);
+    }
     let json = arguments.iter().any(|argument| argument == "--json");
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
@@ -48,7 +51,7 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
         arguments.iter().find(|a| !a.starts_with('P') && !["--json", "--quick"].contains(&a.as_str()));
     ensure!(
         unknown.is_none(),
-        "bench takes --quick, --json and ids such as P1, not {}",
+        "bench takes --quick, --json, --command and ids such as P1, not {}",
         unknown.map_or("", |u| u)
     );
     let own = own(root, quick, &only)?;

@@ -1,6 +1,7 @@
 //! The chores of the project: `cargo xtask <command>`.
 
 mod bench;
+mod bench_command;
 mod bench_peers;
 mod cargo;
 mod counts;
@@ -34,8 +35,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "bench",
-        arguments: "[--quick] [--json] [P1 …]",
-        about: "the figures that we promise, against the machine's limits and against peers",
+        arguments: "[--quick] [--json] [--command] [P1 …]",
+        about: "the figures that we promise, against the machine's limits and against peers; with --command those of the command",
         run: bench::command,
     },
     Command {

@@ -53,7 +53,12 @@ async fn main() -> Result<(), Failed> {
 
 fn report(what: &str, library: f64, socket: f64) {
     let (library, socket) = (library / ROUNDS as f64, socket / ROUNDS as f64);
-    println!("{what}: library {library:.0}/s, socket {socket:.0}/s, ratio {:.2}", socket / library);
+    let ratio = socket / library;
+    if std::env::args().any(|argument| argument == "--json") {
+        println!(r#"{{"what":"{what}","library":{library:.0},"socket":{socket:.0},"ratio":{ratio:.3}}}"#);
+    } else {
+        println!("{what}: library {library:.0}/s, socket {socket:.0}/s, ratio {ratio:.2}");
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a measurement of real time")]

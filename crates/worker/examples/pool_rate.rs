@@ -115,12 +115,16 @@ async fn measure(
 }
 
 fn show(name: &str, count: u64, took: Duration) {
+    let rate = count as f64 / took.as_secs_f64();
+    if std::env::args().any(|argument| argument == "--json") {
+        return println!(r#"{{"what":"{name}","per_second":{rate:.0}}}"#);
+    }
     println!("{name}: {:.0} messages/s ({count} in {took:.2?})", count as f64 / took.as_secs_f64());
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse::<u64>());
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--json").map(|arg| arg.parse::<u64>());
     let mut next = |otherwise| args.next().unwrap_or(Ok(otherwise));
     let (count, programs, window) = (next(100_000)?, next(2)?, next(64)?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());

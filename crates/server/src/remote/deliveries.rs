@@ -1,6 +1,6 @@
 //! What pushers and workers call.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use sickbay_core::decide::Decision;
@@ -71,19 +71,9 @@ impl Deliveries for RemoteStore {
 
     /// The same one as last time, as long as it is in force: workers compile its rules once.
     async fn policy(&self, queue: &QueueName) -> Result<Arc<QueuePolicy>, StoreError> {
-        let last = self.policies.lock().unwrap_or_else(PoisonError::into_inner).get(queue).cloned();
-        let known = last.as_ref().map(|(tag, _)| tag.clone());
-        let answer = self.client.policy(&AskPolicy { queue: queue.clone(), known }).await?;
-        match (answer.policy, last) {
-            (Some(policy), _) => {
-                let policy = Arc::new(QueuePolicy::from(policy));
-                let mut policies = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
-                policies.insert(queue.clone(), (answer.tag, Arc::clone(&policy)));
-                Ok(policy)
-            }
-            (None, Some((_, policy))) => Ok(policy),
-            (None, None) => Err(strange(&"no policy came").into()),
-        }
+        let ask = async |known| self.client.policy(&AskPolicy { queue: queue.clone(), known }).await;
+        let policy = self.policies.get(queue, ask).await?;
+        policy.ok_or_else(|| strange(&"no policy came").into())
     }
 }
 

@@ -3,18 +3,17 @@
 mod deliveries;
 mod desk;
 mod overview;
+mod policies;
 mod presence;
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use sickbay_core::port::ProcessId;
-use sickbay_core::{QueueName, QueuePolicy};
 
 use crate::client::{Client, connect};
 use crate::wire::Problem;
+use policies::Policies;
 use presence::Keeper;
 
 /// The whole store of another process, reached through a [`Client`]. Workers use it like one of their own.
@@ -26,8 +25,7 @@ pub struct RemoteStore {
     client: Client,
     process: ProcessId,
     presence: Keeper,
-    /// The policies that were in force when they were last asked for, with their tags.
-    policies: Mutex<HashMap<QueueName, (String, Arc<QueuePolicy>)>>,
+    policies: Policies,
 }
 
 impl RemoteStore {
@@ -35,7 +33,7 @@ impl RemoteStore {
     pub fn new(client: Client) -> Self {
         let process = ProcessId(random());
         let presence = Keeper::new(client.clone(), process);
-        Self { client, process, presence, policies: Mutex::default() }
+        Self { client, process, presence, policies: Policies::default() }
     }
 
     /// Finds the owner of the store in this file.
