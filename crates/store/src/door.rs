@@ -16,6 +16,9 @@ pub const FIRST_LINE_CHARACTERS_MAX: usize = 300;
 /// The most numbers that an id prefix may name before it is called too short.
 pub const CANDIDATES_MAX: u64 = 10_000;
 
+/// Why a dead letter whose bytes changed is not sent back.
+pub const DAMAGED: &str = "its stored bytes are damaged; they are not the bytes that were pushed";
+
 /// How long after its last claim a process still counts as working on a queue (rule 18).
 pub const WORKS_ON: std::time::Duration = std::time::Duration::from_secs(60);
 

@@ -10,7 +10,7 @@ use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{MessageId, MessageType, QueueName, QueuePolicy, StoreError};
 
-use super::state::{Ending, Place, State};
+use super::state::{Ending, Place, Record, State};
 use crate::door::{self, Act};
 
 impl State {
@@ -54,8 +54,13 @@ impl State {
             replay.queue.as_ref().map(|queue| self.queue(queue)).transpose()?;
             replay.payload.as_ref().map(|payload| self.limits.check_payload(payload)).transpose()?;
         }
-        let one =
-            |replay: Replay| self.act(replay.id, Act::Replay, now, |state| state.replay_one(replay, now));
+        let one = |replay: Replay| {
+            let damaged = |record: &Record| matches!(record.place, Place::Dead(_)) && !record.is_intact();
+            if self.messages.get(&replay.id).is_some_and(damaged) {
+                return Replayed::Refused { why: door::DAMAGED.to_owned() };
+            }
+            self.act(replay.id, Act::Replay, now, |state| state.replay_one(replay, now))
+        };
         Ok(replays.into_iter().map(one).collect())
     }
 

@@ -66,6 +66,7 @@ impl MemoryStore {
             process: ProcessId(1),
             epoch: 1,
             closed: false,
+            last_now: Timestamp::default(),
             last: 0,
             claims: 0,
             set_asides: 0,
@@ -95,6 +96,7 @@ impl MemoryStore {
     pub fn crash(&self) {
         let now = self.clock.now();
         let mut state = self.lock();
+        state.last_now = now; // a new life may begin at an earlier time
         state.sweep(now);
         let process = state.process;
         state.process_died(process, "the process that held it died", now);
@@ -125,11 +127,12 @@ impl MemoryStore {
 
     /// One transaction: what time made due, then the act.
     fn with<T>(&self, act: impl FnOnce(&mut State, Timestamp) -> T) -> Result<T, StoreError> {
-        let now = self.clock.now();
         let mut state = self.lock();
         if state.closed {
             return Err(door::closed());
         }
+        let now = self.clock.now().max(state.last_now);
+        state.last_now = now;
         state.sweep(now);
         Ok(act(&mut state, now))
     }

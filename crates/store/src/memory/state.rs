@@ -25,6 +25,8 @@ pub(super) struct State {
     pub process: ProcessId,
     pub epoch: u64,
     pub closed: bool,
+    /// The latest time seen: within one life of the store time does not go back.
+    pub last_now: Timestamp,
     /// The number of the last message (rule 1).
     pub last: u64,
     /// The number of the last claim that handed something out (rule 10).

@@ -150,8 +150,7 @@ impl Tx<'_> {
         let queue = target.unwrap_or(grave.queue);
         let row = self.read_row(grave.message.place)?;
         if row.expected_checksum(number) != row.checksum {
-            let why = "its stored bytes are damaged; they are not the bytes that were pushed".to_owned();
-            return Ok(Replayed::Refused { why });
+            return Ok(Replayed::Refused { why: door::DAMAGED.to_owned() });
         }
         let place = self.unearth(&grave, &row, queue, replay)?;
         let mut message = Leased {
