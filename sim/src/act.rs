@@ -296,7 +296,9 @@ impl World {
 
     fn damage(&mut self, command: &Command) {
         let Some(id) = self.message(command) else { return };
-        let whole = self.oracle().entry(id.number()).is_some_and(|entry| !entry.damaged && !entry.is_leased());
+        // A store may deliver what came back from memory, where the bytes are whole.
+        let untouched = |entry: &Entry| !entry.damaged && (entry.is_dead() || entry.is_waiting() && entry.seen == 0);
+        let whole = self.oracle().entry(id.number()).is_some_and(untouched);
         if whole {
             self.fixture.damage(id);
             self.oracle().damaged(id.number());

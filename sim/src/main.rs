@@ -16,6 +16,7 @@ fn main() -> Result<ExitCode> {
             "--steps" => plan.steps = value.parse()?,
             "--seed" => (plan.seed, plan.seeds) = (value.parse()?, 1),
             "--first" => plan.seed = value.parse()?,
+            "--shrink-for" => plan.shrink_for = std::time::Duration::from_secs(value.parse()?),
             "--threads" => plan.threads = value.parse()?,
             "--store" if value == "sqlite" => (plan.memory, plan.sqlite_every) = (false, 1),
             "--store" => (plan.memory, plan.sqlite_every) = (true, 0),

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sickbay_testkit::model::shrink;
 use sickbay_testkit::script::Command;
 use serde_json::{Value, json};
 
@@ -187,6 +186,28 @@ fn shortest(kind: Kind, seed: u64, plan: &Plan, failed: &Failed) -> Finding {
     let script = shrink(whole, fails);
     let shown = run(kind, Looks::Always, &script).err().map_or_else(|| failed.violation.clone(), |failed| failed.violation);
     Finding { seed, kind, violation: failed.violation.clone(), script, shown }
+}
+
+/// Drops steps, first many at once and then one by one, as long as `fails` still holds.
+fn shrink(mut script: Vec<Command>, fails: impl Fn(&[Command]) -> bool) -> Vec<Command> {
+    let mut size = script.len().div_ceil(2).max(1);
+    loop {
+        let before = script.len();
+        let mut at = script.len();
+        // From the end: what came last matters most, and what is gone there makes every later try cheaper.
+        while at > 0 {
+            let from = at.saturating_sub(size);
+            let shorter: Vec<Command> = script[..from].iter().chain(&script[at..]).cloned().collect();
+            if fails(&shorter) {
+                script = shorter;
+            }
+            at = from;
+        }
+        if size == 1 && script.len() == before {
+            return script;
+        }
+        size = (size / 2).max(1);
+    }
 }
 
 /// Reads a script: one step to a line, `#` begins a comment.

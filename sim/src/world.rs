@@ -134,7 +134,8 @@ impl World {
         self.last = None;
         self.act(command);
         let (look, count, all) = match (self.looks, self.kind) {
-            (Looks::Always, _) => (1, 1, 1),
+            (Looks::Always, Kind::Memory) => (1, 1, 1),
+            (Looks::Always, Kind::Sqlite) => (2, 4, 1000),
             (Looks::Seldom, Kind::Memory) => (1, 8, 1000),
             (Looks::Seldom, Kind::Sqlite) => (8, 32, 1000),
         };

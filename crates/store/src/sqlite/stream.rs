@@ -114,7 +114,8 @@ impl Tx<'_> {
             .optional()
             .translated()?;
         match state {
-            Some(0 | 4) => self.set_waiting_state(place, 3),
+            // What a gate holds back is blocked as well, or the gate would let it go before its turn.
+            Some(0 | 2 | 4) => self.set_waiting_state(place, 3),
             _ => Ok(()),
         }
     }
