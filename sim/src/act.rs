@@ -69,14 +69,15 @@ impl World {
             "gate" => self.gate(command),
             "purge" => {
                 let Some(queue) = queue(command) else { return };
-                drop(wait(self.store.purge(&queue, index(command, 1) as u32)));
+                let age = command.duration("age").unwrap_or_default();
+                drop(wait(self.store.purge(&queue, age, index(command, 1) as u32)));
             }
             "release-followers" => {
                 let (Some(queue), Ok(stream)) = (queue(command), StreamKey::new(word(command, 1))) else { return };
                 drop(wait(self.store.release_followers(&queue, &stream)));
             }
             "sweep" => drop(wait(self.store.sweep())),
-            "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" => self.on_message(command),
+            "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" | "reset" => self.on_message(command),
             verb => self.oracle().accuse("script", format!("there is no step {verb:?}")),
         }
     }
@@ -149,7 +150,7 @@ impl World {
         let ids = oldest.into_iter().take(24).filter_map(MessageId::from_number).collect();
         drop(wait(self.store.discard(ids, "old".to_owned())));
         for queue in crate::world::QUEUES.iter().filter_map(|name| QueueName::new(name).ok()) {
-            drop(wait(self.store.purge(&queue, 100)));
+            drop(wait(self.store.purge(&queue, Duration::ZERO, 100)));
         }
     }
 
@@ -333,6 +334,7 @@ impl World {
             "discard" => drop(wait(self.store.discard(vec![id], "not needed".to_owned()))),
             "restore" => drop(wait(self.store.restore(vec![id]))),
             "cancel" => drop(wait(self.store.cancel(vec![id]))),
+            "reset" => drop(wait(self.store.reset_attempts(vec![id]))),
             _ => drop(wait(self.store.hasten(vec![id]))),
         }
     }

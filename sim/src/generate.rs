@@ -148,7 +148,10 @@ fn step(dice: &mut Dice, character: &Character) -> Command {
         What::Act => act(dice),
         What::Replay => replay(dice),
         What::Gate => gate(dice, character),
-        What::Purge => Command::new("purge", queue(dice, character)).word((1 + dice.roll(4)).to_string()),
+        What::Purge => {
+            let command = Command::new("purge", queue(dice, character)).word((1 + dice.roll(4)).to_string());
+            command.with("age", dice.pick(&["0s", "0s", "10s", "1h"]))
+        }
         What::Followers => Command::new("release-followers", queue(dice, character)).word(dice.pick(&STREAMS)),
         What::Policy => {
             let queue = queue(dice, character);
@@ -262,14 +265,15 @@ fn fail(dice: &mut Dice, character: &Character) -> Command {
 }
 
 fn act(dice: &mut Dice) -> Command {
-    let (verb, place) = match dice.roll(12) {
+    let (verb, place) = match dice.roll(13) {
         0 => ("dead-letter", "leased"),
         1 => ("dead-letter", "waiting"),
         2..5 => ("discard", "dead"),
         5..7 => ("restore", "discarded"),
         7 => ("cancel", "waiting"),
         8..11 => ("hasten", "scheduled"),
-        _ => (dice.pick(&["dead-letter", "discard", "restore", "cancel", "hasten", "replay"]), "any"),
+        11 => ("reset", "waiting"),
+        _ => (dice.pick(&["dead-letter", "discard", "restore", "cancel", "hasten", "replay", "reset"]), "any"),
     };
     Command::new(verb, place).word(dice.roll(64).to_string())
 }

@@ -13,7 +13,7 @@ use sickbay_core::port::{
     Replayed, Store,
 };
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamView, TypeGate};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::{
     Clock, Key, LeaseToken, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, StoreError, StreamKey,
 };
@@ -215,9 +215,15 @@ impl Desk for Watched {
         self.call(call, |oracle, answers| oracle.acted(Act::Restore, &told, answers))
     }
 
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
-        let call = async |store: &dyn Store| store.purge(queue, rows_max).await;
-        self.call(call, |oracle, count| oracle.purged(queue.as_str(), rows_max, *count))
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
+        let call = async |store: &dyn Store| store.purge(queue, age, rows_max).await;
+        self.call(call, |oracle, count| oracle.purged(queue.as_str(), age, rows_max, *count))
+    }
+
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
+        let told = numbers(&ids);
+        let call = async |store: &dyn Store| store.reset_attempts(ids).await;
+        self.call(call, |oracle, answers| oracle.acted(Act::Reset, &told, answers))
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
@@ -270,6 +276,16 @@ impl Overview for Watched {
 
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
         self.ask(async |store| store.streams(queue, rows_max).await)
+    }
+
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        let call = async |store: &dyn Store| store.stream(queue, key, rows_max).await;
+        self.quietly(call, |oracle, detail| oracle.saw_stream(queue.as_str(), key.as_str(), detail.as_ref()))
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sickbay_core::port::{Deliveries, Overview, ProcessId};
-use sickbay_core::{Clock, Delivery, MessageId, QueueName, Timestamp};
+use sickbay_core::{Clock, Delivery, MessageId, QueueName, StreamKey, Timestamp};
 use sickbay_testkit::script::Command;
 use sickbay_testkit::{Fixture, ManualClock};
 
@@ -161,6 +161,11 @@ impl World {
     fn look_at_counts(&self) {
         for queue in QUEUES.into_iter().filter_map(|name| QueueName::new(name).ok()) {
             drop(wait(self.store.stats(&queue)));
+        }
+        let streams = self.oracle().streams();
+        for (queue, stream) in streams {
+            let (Ok(queue), Ok(stream)) = (QueueName::new(queue), StreamKey::new(stream)) else { continue };
+            drop(wait(self.store.stream(&queue, &stream, 1000)));
         }
     }
 

@@ -1,10 +1,12 @@
 //! Operators' acts (rules 24 to 29).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sickbay_core::decide::SetAside;
 use sickbay_core::port::{Replay, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
-use sickbay_core::{Cause, Reason};
+use sickbay_core::{Cause, Counters, Reason};
 
 use super::Oracle;
 use super::entry::{Entry, Gone, Place};
@@ -24,6 +26,8 @@ pub enum Act {
     Cancel,
     /// Make due now.
     Hasten,
+    /// Give the attempts back.
+    Reset,
 }
 
 impl Act {
@@ -36,6 +40,7 @@ impl Act {
             Self::Restore => entry.is_discarded(),
             Self::Cancel => entry.is_waiting(),
             Self::Hasten => entry.is_waiting() && entry.due_at > now,
+            Self::Reset => entry.is_waiting() && entry.counters != new_life(&entry.counters, 0),
         }
     }
 }
@@ -72,6 +77,12 @@ impl Oracle {
                 Act::Hasten => {
                     let now = self.now;
                     self.entries.entry(*id).and_modify(|entry| entry.due_at = now);
+                }
+                Act::Reset => {
+                    self.entries.entry(*id).and_modify(|entry| {
+                        entry.note(AttemptEnd::Reset);
+                        entry.counters = new_life(&entry.counters, 0);
+                    });
                 }
                 Act::Replay => {}
             }
@@ -140,7 +151,7 @@ impl Oracle {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let from = entry.queue;
         entry.note(AttemptEnd::Replayed);
-        entry.counters = entry.counters.replayed();
+        entry.counters = new_life(&entry.counters, 1);
         entry.cause = Some(Cause::Replayed);
         entry.deferred = false;
         entry.due_at = now;
@@ -161,13 +172,14 @@ impl Oracle {
         self.join(id);
     }
 
-    /// Discarded ones were removed, the oldest first.
-    pub fn purged(&mut self, queue: &str, rows_max: u32, answer: u64) {
+    /// What was discarded so long ago was removed, the oldest first.
+    pub fn purged(&mut self, queue: &str, age: Duration, rows_max: u32, answer: u64) {
         let queue = self.queue(queue);
         let mut discarded: Vec<(i64, u64)> = Vec::new();
         for (id, entry) in &self.entries {
             if let Place::Discarded { at, .. } = entry.place
                 && entry.queue == queue
+                && at.saturating_add(age.as_millis() as i64) <= self.now
             {
                 discarded.push((at, *id));
             }
@@ -206,5 +218,14 @@ impl Oracle {
     /// A byte of a message was changed behind the store's back.
     pub fn damaged(&mut self, id: u64) {
         self.entries.entry(id).and_modify(|entry| entry.damaged = true);
+    }
+}
+
+/// Nothing is counted but what went before, and how often it was sent back.
+fn new_life(counters: &Counters, replays: u32) -> Counters {
+    Counters {
+        replays: counters.replays + replays,
+        earlier: counters.earlier + counters.deliveries,
+        ..Counters::default()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use sickbay_core::message::Status;
 use sickbay_core::quarantine::{AttemptEnd, MessageView};
 use sickbay_core::LeaseToken;
-use sickbay_core::stats::QueueStats;
+use sickbay_core::stats::{QueueStats, StreamDetail};
 
 use super::Oracle;
 use super::entry::{Entry, Gone, Place};
@@ -140,9 +140,27 @@ impl Oracle {
         self.check_causes(id, &entry);
     }
 
+    /// A stream's holds and entries.
+    pub fn saw_stream(&mut self, queue: &str, stream: &str, detail: Option<&StreamDetail>) {
+        let (queue, stream) = (self.queue(queue), self.stream_names.index(stream));
+        let line = &self.lines[queue];
+        let holds: Vec<u64> = line.holds.get(&stream).into_iter().flatten().copied().collect();
+        let entries = line.streams.get(&stream).into_iter().flatten();
+        let entries: Vec<(u64, bool)> =
+            entries.filter_map(|id| Some((*id, self.entries.get(id)?.deferred))).collect();
+        let seen = detail.map(|detail| {
+            let holds: Vec<u64> = detail.holds.iter().map(|hold| hold.id.number()).collect();
+            let entries: Vec<_> = detail.entries.iter().map(|e| (e.id.number(), e.deferred)).collect();
+            (holds, entries)
+        });
+        let expected = (!holds.is_empty() || !entries.is_empty()).then_some((holds, entries));
+        self.expect("order", || "holds and entries of a stream".to_owned(), &seen, &expected);
+    }
+
     /// I4 in its own words: no more deliveries than one and the recorded causes.
     fn check_causes(&mut self, id: u64, entry: &Entry) {
-        let causes = entry.history.iter().filter(|(_, end)| *end != AttemptEnd::Quarantined).count() as u32;
+        let explains = |end: AttemptEnd| !matches!(end, AttemptEnd::Quarantined | AttemptEnd::Reset);
+        let causes = entry.history.iter().filter(|(_, end)| explains(*end)).count() as u32;
         if entry.seen > 1 + entry.brought + causes {
             self.accuse("I4", format!("message {id} was delivered {} times for {causes} recorded causes", entry.seen));
         }

@@ -83,7 +83,8 @@ impl Writer {
         limits: Limits,
         policies: Arc<Policies>,
     ) -> Self {
-        Self { file, state, clock, limits, policies, last_now: 0, last_sweep: 0, waiting: Vec::new() }
+        let last_now = clock.now().millis();
+        Self { file, state, clock, limits, policies, last_now, last_sweep: 0, waiting: Vec::new() }
     }
 
     /// Works until it is told to stop.
