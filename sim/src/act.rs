@@ -70,7 +70,8 @@ impl World {
             "purge" => {
                 let Some(queue) = queue(command) else { return };
                 let age = command.duration("age").unwrap_or_default();
-                drop(wait(self.store.purge(&queue, age, index(command, 1) as u32)));
+                let rows_max = self.oracle().whole_cut(queue.as_str(), age, index(command, 1));
+                drop(wait(self.store.purge(&queue, age, rows_max)));
             }
             "release-followers" => {
                 let (Some(queue), Ok(stream)) = (queue(command), StreamKey::new(word(command, 1))) else { return };
@@ -298,7 +299,8 @@ impl World {
     fn damage(&mut self, command: &Command) {
         let Some(id) = self.message(command) else { return };
         // A store may deliver what came back from memory, where the bytes are whole.
-        let untouched = |entry: &Entry| !entry.damaged && (entry.is_dead() || entry.is_waiting() && entry.seen == 0);
+        let fresh = |entry: &Entry| entry.is_waiting() && entry.seen == 0 && entry.stream.is_none();
+        let untouched = |entry: &Entry| !entry.damaged && (entry.is_dead() || fresh(entry));
         let whole = self.oracle().entry(id.number()).is_some_and(untouched);
         if whole {
             self.fixture.damage(id);

@@ -172,9 +172,17 @@ impl Oracle {
         self.join(id);
     }
 
-    /// What was discarded so long ago was removed, the oldest first.
-    pub fn purged(&mut self, queue: &str, age: Duration, rows_max: u32, answer: u64) {
+    /// At least so many, and no cut between messages that were discarded at the same time: which of those
+    /// goes first is left to the store.
+    pub fn whole_cut(&mut self, queue: &str, age: Duration, rows_max: usize) -> u32 {
         let queue = self.queue(queue);
+        let discarded = self.discarded(queue, age);
+        let last = discarded.get(rows_max.wrapping_sub(1)).map(|(at, _)| *at);
+        last.map_or(rows_max, |last| discarded.partition_point(|(at, _)| *at <= last)) as u32
+    }
+
+    /// What was discarded so long ago, the oldest first.
+    fn discarded(&self, queue: usize, age: Duration) -> Vec<(i64, u64)> {
         let mut discarded: Vec<(i64, u64)> = Vec::new();
         for (id, entry) in &self.entries {
             if let Place::Discarded { at, .. } = entry.place
@@ -185,6 +193,13 @@ impl Oracle {
             }
         }
         discarded.sort_unstable();
+        discarded
+    }
+
+    /// What was discarded so long ago was removed, the oldest first.
+    pub fn purged(&mut self, queue: &str, age: Duration, rows_max: u32, answer: u64) {
+        let queue = self.queue(queue);
+        let mut discarded = self.discarded(queue, age);
         discarded.truncate(rows_max as usize);
         self.expect("I7", || "purged".to_owned(), &answer, &(discarded.len() as u64));
         for (_, id) in discarded {

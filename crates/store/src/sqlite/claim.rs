@@ -50,12 +50,9 @@ impl Tx<'_> {
                 return nothing(false);
             }
         } else {
-            let run_max = self.queue(queue_no)?.policy.run_max.max(1);
-            for index in 0..10 {
-                self.gather_band(queue_no, index, claim.max, run_max, &mut gathered)?;
-                if gathered.taken.len() >= claim.max as usize || gathered.skips >= SKIPS_MAX {
-                    break;
-                }
+            self.gather(queue_no, claim.max, &mut gathered)?;
+            if gathered.taken.len() < claim.max as usize && self.reopen_probed(queue_no)? {
+                self.gather(queue_no, claim.max, &mut gathered)?;
             }
         }
         if gathered.taken.is_empty() {
@@ -130,6 +127,18 @@ impl Tx<'_> {
         let candidate = self.read_candidate(place)?;
         self.take_waiting(candidate, gathered)?;
         Ok(!gathered.taken.is_empty())
+    }
+
+    /// Gathers from all priorities of a queue, the most urgent first.
+    fn gather(&mut self, queue_no: i64, max: u32, gathered: &mut Gathered) -> Result<(), StoreError> {
+        let run_max = self.queue(queue_no)?.policy.run_max.max(1);
+        for index in 0..10 {
+            if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
+                break;
+            }
+            self.gather_band(queue_no, index, max, run_max, gathered)?;
+        }
+        Ok(())
     }
 
     /// Gathers from one priority of a queue: waiting and fresh messages, whichever is due first.

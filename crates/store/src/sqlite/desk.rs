@@ -106,33 +106,50 @@ impl Tx<'_> {
         self.state.reopening.remove(&(queue, type_no));
         self.queue(queue)?.gates.insert(type_no, gate);
         if left > 0 {
-            self.reopen(queue, type_no, i64::from(left))?;
+            self.reopen(queue, type_no, i64::from(left), self.now)?;
         }
         Ok(())
+    }
+
+    /// While probes are left, what is due of their types comes back, as many as may pass: those that came
+    /// back before may have been taken out by hand, or wait for their stream.
+    pub(super) fn reopen_probed(&mut self, queue: i64) -> Result<bool, StoreError> {
+        let probes = |(no, gate): (&i64, &TypeGate)| match gate {
+            TypeGate::Probing { left: left @ 1.. } => Some((*no, *left)),
+            _ => None,
+        };
+        let probed: Vec<(i64, u32)> = self.queue(queue)?.gates.iter().filter_map(probes).collect();
+        let mut back = 0;
+        for (type_no, left) in probed {
+            back += self.reopen(queue, type_no, i64::from(left), self.now)?;
+        }
+        Ok(back > 0)
     }
 
     /// Messages whose type may be delivered again come back, a part at a time.
     pub(super) fn reopen_some(&mut self) -> Result<(), StoreError> {
         if let Some((queue, type_no)) = self.state.reopening.first().copied() {
             self.begin()?;
-            if self.reopen(queue, type_no, REOPENED_AT_ONCE)? < REOPENED_AT_ONCE {
+            if self.reopen(queue, type_no, REOPENED_AT_ONCE, i64::MAX)? < REOPENED_AT_ONCE {
                 self.state.reopening.remove(&(queue, type_no));
             }
         }
         Ok(())
     }
 
-    fn reopen(&mut self, queue: i64, type_no: i64, count: i64) -> Result<i64, StoreError> {
+    fn reopen(&mut self, queue: i64, type_no: i64, count: i64, due_until: i64) -> Result<i64, StoreError> {
         let mut statement = self.prepare(
-            "SELECT place, suspect FROM waiting WHERE state = 2 AND band >> 4 = ?1 AND type = ?2 ORDER BY due_at LIMIT ?3",
+            "SELECT place, suspect FROM waiting WHERE state = 2 AND band >> 4 = ?1 AND type = ?2 AND due_at <= ?4
+             ORDER BY due_at LIMIT ?3",
         )?;
         let rows = statement
-            .query_map(params![queue, type_no, count], |row| {
+            .query_map(params![queue, type_no, count, due_until], |row| {
                 Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
             })
             .translated()?;
         let places: Vec<(i64, bool)> = rows.collect::<rusqlite::Result<_>>().translated()?;
         for (place, suspect) in &places {
+            self.begin()?;
             self.set_waiting_state(Place(*place), if *suspect { 4 } else { 0 })?;
         }
         Ok(places.len() as i64)
