@@ -180,7 +180,11 @@ fn handler(
             let late = message.deadline_at.is_some_and(|deadline| store.clock_now() > deadline);
             store.oracle().handled(context.token(), &message.payload, late);
             let mut dice = Dice::new(message.id.number() * 31 + u64::from(context.attempt()) * 7 + character);
-            match dice.roll(100) {
+            let roll = dice.roll(100);
+            if roll < 12 {
+                store.oracle().failing(context.token());
+            }
+            match roll {
                 0..6 => Verdict::retry(Failure::transient("the database is away\0")),
                 6..9 => Verdict::poison(Failure::poison("no such customer")),
                 9..12 => Verdict::Defer(Duration::from_secs(1 + dice.roll(20))),

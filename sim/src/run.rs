@@ -117,11 +117,16 @@ pub(crate) fn now() -> Instant {
 
 /// Runs the schedules of a plan. Stops at the first that fails, and makes its script short.
 pub fn run_plan(plan: &Plan) -> Report {
+    run_plan_for(plan, Duration::from_secs(24 * 3600))
+}
+
+/// The same for at most so long.
+pub fn run_plan_for(plan: &Plan, limit: Duration) -> Report {
     let started = now();
     let (next, stop) = (AtomicU64::new(plan.seed), AtomicBool::new(false));
     let report = Mutex::new(Report::default());
     let work = || {
-        while !stop.load(Ordering::Relaxed) {
+        while !stop.load(Ordering::Relaxed) && started.elapsed() < limit {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= plan.seed + plan.seeds {
                 return;

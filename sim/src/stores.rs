@@ -21,11 +21,15 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// A new, empty store.
-    pub fn open(self) -> Box<dyn Fixture> {
+    /// A new, empty store, and the folder of its files if it has any.
+    pub fn open(self) -> (Box<dyn Fixture>, Option<PathBuf>) {
         match self {
-            Self::Memory => Box::new(Memory::new()),
-            Self::Sqlite => Box::new(Sqlite::new()),
+            Self::Memory => (Box::new(Memory::new()), None),
+            Self::Sqlite => {
+                let store = Sqlite::new();
+                let folder = store.folder.path().to_owned();
+                (Box::new(store), Some(folder))
+            }
         }
     }
 

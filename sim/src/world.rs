@@ -50,6 +50,8 @@ pub struct World {
     pub(crate) kind: Kind,
     looks: Looks,
     pub(crate) fixture: Box<dyn Fixture>,
+    /// The folder of the store's files, if it has any.
+    pub(crate) folder: Option<std::path::PathBuf>,
     pub(crate) store: Arc<Watched>,
     pub(crate) clock: ManualClock,
     pub(crate) hands: BTreeMap<u64, Vec<Delivery>>,
@@ -92,13 +94,14 @@ pub fn run(kind: Kind, looks: Looks, script: &[Command]) -> Result<Done, Failed>
 impl World {
     /// An empty store of this kind with both queues.
     pub fn new(kind: Kind) -> Self {
-        let fixture = kind.open();
+        let (fixture, folder) = kind.open();
         let clock = fixture.clock().clone();
         let store = Arc::new(Watched::new(fixture.store(), clock.clone()));
         let world = Self {
             kind,
             looks: Looks::Seldom,
             fixture,
+            folder,
             store,
             clock,
             hands: BTreeMap::new(),
@@ -182,6 +185,11 @@ impl World {
             }
             self.look_at(id);
         }
+    }
+
+    /// Lets go of what only a single long run would pile up: notes about messages that are gone.
+    pub(crate) fn forget(&mut self) {
+        self.oracle().forget();
     }
 
     pub(crate) fn is_full(&self) -> bool {

@@ -126,11 +126,11 @@ pub fn decide(policy: &QueuePolicy, facts: Facts<'_>, outcome: Outcome) -> Decis
 }
 
 fn failed(policy: &QueuePolicy, facts: Facts<'_>, mut failure: Failure) -> Decision {
-    if failure.kind == Kind::Poison {
+    if failure.kind == Kind::Poison && !crate::bug!(PoisonRetried) {
         return Decision::Quarantine { set_aside: SetAside::NonRetryableError, failure };
     }
     let retry = policy.retry_for(facts.message_type, failure.reason);
-    let failures = facts.counters.failures.saturating_add(1);
+    let failures = facts.counters.failures.saturating_add(u32::from(!crate::bug!(RetriedOnceTooOften)));
     // What the gate is bound to refuse next time need not wait for it.
     let delivered_out = facts.counters.counted() >= policy.deliveries_max(facts.message_type);
     if failures >= retry.attempts_max() || delivered_out {
@@ -163,7 +163,7 @@ fn refused(refusal: Refusal) -> Decision {
 }
 
 fn crashed(policy: &QueuePolicy, facts: Facts<'_>, alone: bool, evidence: String) -> Decision {
-    let charges = facts.counters.charges.saturating_add(u32::from(alone));
+    let charges = facts.counters.charges.saturating_add(u32::from(alone && !crate::bug!(CrashBudgetOffByOne)));
     if alone && charges >= policy.crash_budget() {
         let failure = Failure::new(Kind::Poison, Reason::Crash, evidence);
         return Decision::Quarantine { set_aside: SetAside::CrashBudgetSpent, failure };

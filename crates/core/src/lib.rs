@@ -24,12 +24,32 @@ pub mod name;
 pub mod policy;
 pub mod port;
 pub mod quarantine;
+#[cfg(feature = "seeded-bugs")]
+pub mod seeded;
 pub mod settlement;
 pub mod signature;
 pub mod stage;
 pub mod stats;
 pub mod text;
 pub mod verdict;
+
+/// True if a known defect is switched on, for the tests of our tests; always false in a product build.
+#[cfg(feature = "seeded-bugs")]
+#[macro_export]
+macro_rules! bug {
+    ($name:ident) => {
+        $crate::seeded::is_active($crate::seeded::Bug::$name)
+    };
+}
+
+/// True if a known defect is switched on, for the tests of our tests; always false in a product build.
+#[cfg(not(feature = "seeded-bugs"))]
+#[macro_export]
+macro_rules! bug {
+    ($name:ident) => {
+        false
+    };
+}
 
 pub use clock::{Clock, Timestamp};
 pub use decide::{Decision, Outcome, decide};

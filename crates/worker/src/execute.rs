@@ -50,7 +50,10 @@ pub(crate) async fn execute(
             }
         },
     };
-    Ended::Answered(answered.unwrap_or_else(|words| shared.panicked(&words)))
+    match answered {
+        Err(_) if sickbay_core::bug!(PanicLosesDelivery) => Ended::Dropped,
+        answered => Ended::Answered(answered.unwrap_or_else(|words| shared.panicked(&words))),
+    }
 }
 
 impl Shared {

@@ -85,7 +85,7 @@ pub(crate) fn follow(
         None => batch.lost.push(held),
     }
     if let Some(next) = Work::next_of(rest) {
-        if goes_on && !shared.stopping.is_up() {
+        if (goes_on || sickbay_core::bug!(RunGoesOnAfterFailure)) && !shared.stopping.is_up() {
             go_on(next);
         } else {
             batch.untried.extend(next.all());

@@ -124,7 +124,9 @@ impl Running {
         let mut hands = self.shared.hands();
         let before = hands.tally.clone();
         self.shared.stopping.raise();
-        hands.empty_buffer();
+        if !sickbay_core::bug!(BufferKeptOnStop) {
+            hands.empty_buffer();
+        }
         self.shared.wake(&mut hands);
         before
     }

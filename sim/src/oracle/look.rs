@@ -138,6 +138,17 @@ impl Oracle {
         let history: Vec<(u32, AttemptEnd)> = view.history.iter().map(|row| (row.number, row.end)).collect();
         self.expect("I4", || what("history"), &history, &entry.history);
         self.check_causes(id, &entry);
+        self.check_texts(id, view);
+    }
+
+    /// I11: no text is kept that could hurt whoever reads it.
+    fn check_texts(&mut self, id: u64, view: &MessageView) {
+        let errors = view.history.iter().filter_map(|row| row.failure.as_ref().map(|failure| &failure.error));
+        let hostile = |text: &&String| text.chars().any(|c| c.is_control() && c != '\n' && c != '\t');
+        let found = errors.chain(view.dead.iter().map(|dead| &dead.error)).find(hostile).cloned();
+        if let Some(text) = found {
+            self.accuse("I11", format!("message {id} keeps the uncleaned text {text:?}"));
+        }
     }
 
     /// A stream's holds and entries.
@@ -173,9 +184,31 @@ impl Oracle {
         if entry.bytes != payload {
             return self.accuse("I9", format!("a handler got other bytes than message {id} has"));
         }
+        if let Some(failed) = self.failing_before(id) {
+            let text = format!("a handler was called for message {id} of a stream in which {failed} has just failed");
+            return self.accuse("order", text);
+        }
         if late {
             self.accuse("time", format!("a handler was called for message {id} after its deadline"));
         }
+    }
+}
+
+impl Oracle {
+    /// A handler is about to answer that this delivery failed, and that nothing may go on without it.
+    pub fn failing(&mut self, token: LeaseToken) {
+        self.failing.push(token);
+    }
+
+    /// An earlier message of the same stream that failed and is not settled yet.
+    fn failing_before(&self, id: u64) -> Option<u64> {
+        let entry = self.entries.get(&id).filter(|entry| entry.stream.is_some())?;
+        let before = |token: &&LeaseToken| {
+            let other = self.entries.get(&token.message.number());
+            let same = other.is_some_and(|other| (other.queue, other.stream) == (entry.queue, entry.stream));
+            same && token.message.number() < id && self.is_current(**token)
+        };
+        self.failing.iter().find(before).map(|token| token.message.number())
     }
 }
 

@@ -102,6 +102,8 @@ pub struct Oracle {
     /// Epoch and number of the last claim that handed something out.
     pub(crate) last_claim: (u64, u64),
     pub(crate) deliveries: u64,
+    /// Deliveries whose handlers failed.
+    failing: Vec<sickbay_core::LeaseToken>,
     violation: Option<Violation>,
 }
 
@@ -199,6 +201,12 @@ impl Oracle {
     /// The store's time.
     pub fn time(&self) -> i64 {
         self.now
+    }
+
+    /// Forgets what was noted about handlers long gone.
+    pub fn forget(&mut self) {
+        let current: Vec<_> = self.failing.iter().copied().filter(|token| self.is_current(*token)).collect();
+        self.failing = current;
     }
 
     /// What a process holds, smallest number first.

@@ -4,7 +4,7 @@
 use rusqlite::params;
 use sickbay_core::port::Claim;
 use sickbay_core::stats::TypeGate;
-use sickbay_core::{Decision, Delivery, StoreError};
+use sickbay_core::{Decision, Delivery, StoreError, bug};
 
 use super::failure::Translate;
 use super::keys::KeyCheck;
@@ -73,7 +73,7 @@ impl Tx<'_> {
             }
             None => return Ok(false),
         };
-        for no in queues {
+        for no in queues.into_iter().filter(|_| !bug!(SuspectsNotAlone)) {
             while let Some((place, due_at)) = self.first_suspect(no)? {
                 let (type_no, stream) = self.type_and_stream(place)?;
                 if !self.gate_is_open(no, type_no) {
@@ -133,6 +133,7 @@ impl Tx<'_> {
     fn gather(&mut self, queue_no: i64, max: u32, gathered: &mut Gathered) -> Result<(), StoreError> {
         let run_max = self.queue(queue_no)?.policy.run_max.max(1);
         for index in 0..10 {
+            let index = if bug!(PriorityInverted) { 9 - index } else { index };
             if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
                 break;
             }
@@ -281,7 +282,8 @@ impl Tx<'_> {
             "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS} FROM waiting w JOIN message m ON m.place = w.place
              WHERE w.state = 0 AND w.band = ?1 AND w.due_at <= ?2 ORDER BY w.due_at, w.number LIMIT ?3"
         ))?;
-        let rows = statement.query_map(params![band.0, self.now, count as i64], read_taken).translated()?;
+        let now = if bug!(DeliveredEarly) { self.now + 2000 } else { self.now };
+        let rows = statement.query_map(params![band.0, now, count as i64], read_taken).translated()?;
         rows.collect::<rusqlite::Result<_>>().translated()
     }
 
@@ -310,6 +312,7 @@ impl Tx<'_> {
     pub(super) fn gate_is_open(&self, queue: i64, type_no: Option<i64>) -> bool {
         let gate = type_no.and_then(|no| self.state.queues.get(&queue)?.gates.get(&no));
         matches!(gate, None | Some(TypeGate::Open | TypeGate::Probing { left: 1.. }))
+            || bug!(PausedTypeDelivered) && matches!(gate, Some(TypeGate::Paused))
     }
 
     /// Counts a probe down.
@@ -359,7 +362,7 @@ impl Tx<'_> {
             return self.set_waiting_state(place, 2);
         }
         if let Some(stream) = row.stream {
-            if self.state.leased_streams.contains_key(&stream) {
+            if self.state.leased_streams.contains_key(&stream) && !bug!(TwoOfAStreamOut) {
                 return self.demote(stream, place, lease.due_at);
             }
             let deferred = self
@@ -418,7 +421,8 @@ impl Tx<'_> {
 
     /// Counts the delivery of a message that has a row in `waiting`.
     fn lease_waiting(&mut self, lease: &mut Leased) -> Result<(), StoreError> {
-        lease.counters.deliveries += 1;
+        let counts = !bug!(CountedOnFailureOnly) || lease.cause != Some(sickbay_core::Cause::Crashed);
+        lease.counters.deliveries += u32::from(counts);
         // The journal alone tells of one that was kept in memory.
         if lease.in_waiting && !lease.in_memory {
             let sql =

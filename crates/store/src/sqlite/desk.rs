@@ -261,7 +261,7 @@ impl Tx<'_> {
     ) -> Result<u64, StoreError> {
         let queue = self.queue_no(name)?;
         let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let until = self.now.saturating_sub(age);
+        let until = if sickbay_core::bug!(PurgedTooYoung) { self.now } else { self.now.saturating_sub(age) };
         self.begin()?;
         let mut statement = self.prepare(
             "SELECT d.place, m.key, d.history FROM dead d JOIN message m ON m.place = d.place
@@ -311,6 +311,9 @@ impl Tx<'_> {
         let tally = self.queue(place.queue())?.tally();
         tally.live -= 1;
         tally.removed += 1;
+        if sickbay_core::bug!(IdsReused) && self.state.last_number == number {
+            self.state.last_number -= 1;
+        }
         Ok(Replayed::Done)
     }
 
@@ -369,7 +372,7 @@ impl Tx<'_> {
             .collect();
         numbers.sort_unstable();
         self.begin()?;
-        let alone = numbers.len() == 1;
+        let alone = numbers.len() == 1 || sickbay_core::bug!(BystandersBlamed);
         for number in &numbers {
             self.crash(*number, alone, evidence)?;
         }

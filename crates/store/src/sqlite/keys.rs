@@ -70,7 +70,7 @@ impl Tx<'_> {
     /// The owner is done: remember that for the queue's window.
     pub(super) fn key_done(&mut self, queue: i64, key: &str, number: u64) -> Result<(), StoreError> {
         let window = self.queue(queue)?.policy.key_window;
-        if window.is_zero() {
+        if window.is_zero() || sickbay_core::bug!(KeyNotMarkedDone) {
             return self.forget_key(queue, key, number);
         }
         let until = self.after(window);

@@ -97,7 +97,10 @@ impl Tx<'_> {
         let mut lost = Vec::new();
         for token in &renewal.tokens {
             match self.state.leases.get_mut(&token.message.number()) {
-                Some(lease) if token.epoch == epoch && lease.claim == token.claim => {
+                Some(lease)
+                    if token.epoch == epoch && lease.claim == token.claim
+                        || sickbay_core::bug!(RenewedWithoutToken) =>
+                {
                     lease.until = lease.until.max(until);
                 }
                 _ => lost.push(*token),

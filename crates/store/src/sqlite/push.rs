@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use rusqlite::params;
 use sickbay_core::port::{Adoption, Pushed};
-use sickbay_core::{Counters, Decision, MessageId, NewMessage, StoreError};
+use sickbay_core::{Counters, Decision, MessageId, NewMessage, StoreError, bug};
 
 use super::failure::Translate;
 use super::place::{Band, NUMBERS_MAX, Place};
@@ -127,6 +127,11 @@ impl Tx<'_> {
             checksum: 0,
             payload: message.payload.clone(),
         };
+        if bug!(PayloadCutAtNul)
+            && let Some(end) = row.payload.iter().position(|byte| *byte == 0)
+        {
+            row.payload.truncate(end);
+        }
         row.checksum = row.expected_checksum(number);
         Ok(row)
     }
@@ -188,7 +193,7 @@ impl Tx<'_> {
             .query_row(params![queue, adoption.origin], |row| row.get(0))
             .optional()
             .translated()?;
-        if let Some(id) = known.and_then(|number| MessageId::from_number(number as u64)) {
+        if let Some(id) = known.filter(|_| !bug!(DuplicateOriginAdopted)).and_then(|number| MessageId::from_number(number as u64)) {
             self.queue(queue)?.tally().duplicates += 1;
             return Ok(Pushed::Duplicate(id));
         }
@@ -208,6 +213,9 @@ impl Tx<'_> {
         let tally = self.queue(queue)?.tally();
         tally.pushed += 1;
         tally.live += 1;
+        if bug!(DuplicateOriginAdopted) {
+            self.execute("DELETE FROM origin WHERE queue = ?1 AND origin = ?2", params![queue, adoption.origin])?;
+        }
         self.execute(
             "INSERT INTO origin VALUES (?1, ?2, ?3, ?4)",
             params![queue, adoption.origin, number as i64, self.now],

@@ -7,7 +7,7 @@ use sickbay_core::port::{Replay, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::signature::{Grouping, Signature, Subject};
 use sickbay_core::text::cleaned_error;
-use sickbay_core::{Cause, Failure, StoreError, Timestamp};
+use sickbay_core::{Cause, Failure, StoreError, Timestamp, bug};
 
 use super::failure::Translate;
 use super::pack::{pack_facts, unpack_facts};
@@ -161,6 +161,9 @@ impl Tx<'_> {
             place,
             ..grave.message.clone()
         };
+        if bug!(HistoryDropped) {
+            message.history.clear();
+        }
         let ending = Ending { started_at: self.now, ..Ending::default() };
         self.write_attempt(&mut message, AttemptEnd::Replayed, None, &ending)?;
         let state = match self.rejoin_stream(&grave, queue, place)? {
@@ -205,10 +208,12 @@ impl Tx<'_> {
             changed.stream = Some(self.stream_no(queue, key)?);
         }
         if let Some(payload) = &replay.payload {
-            self.execute(
-                "INSERT OR IGNORE INTO original VALUES (?1, ?2)",
-                params![number as i64, &row.payload[..]],
-            )?;
+            if !bug!(OriginalLost) {
+                self.execute(
+                    "INSERT OR IGNORE INTO original VALUES (?1, ?2)",
+                    params![number as i64, &row.payload[..]],
+                )?;
+            }
             changed.payload = payload.clone();
         }
         changed.checksum = changed.expected_checksum(number);

@@ -8,7 +8,7 @@ use sickbay_core::policy::{Ordering, WhenHeadQuarantined};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
 use sickbay_core::signature::Signature;
-use sickbay_core::{Cause, Decision, Failure, Settlement, Stages, StoreError};
+use sickbay_core::{Cause, Decision, Failure, Settlement, Stages, StoreError, bug};
 
 use super::effect::SqliteEffect;
 use super::failure::Translate;
@@ -44,8 +44,9 @@ impl Tx<'_> {
         let number = token.message.number();
         let held = token.epoch == self.state.epoch
             && self.state.leases.get(&number).is_some_and(|lease| lease.claim == token.claim);
+        let held = held || bug!(SettledWithoutToken) && self.state.leases.contains_key(&number);
         if !held {
-            return Ok(Settled::LeaseLost);
+            return Ok(if bug!(DoubleCompletion) { Settled::Applied } else { Settled::LeaseLost });
         }
         self.begin()?;
         if let Some(effect) = settlement.effect.take()
@@ -84,7 +85,7 @@ impl Tx<'_> {
         let effect: SqliteEffect = effect.take().map_err(|_| crate::door::foreign_effect())?;
         self.connection.execute_batch("SAVEPOINT effect").translated()?;
         let result = effect.run(self.connection);
-        let end = if result.is_ok() { "RELEASE effect" } else { "ROLLBACK TO effect; RELEASE effect" };
+        let end = if result.is_ok() || bug!(EffectKeptOnFailure) { "RELEASE effect" } else { "ROLLBACK TO effect; RELEASE effect" };
         self.connection.execute_batch(end).translated()?;
         Ok(result)
     }
@@ -140,7 +141,7 @@ impl Tx<'_> {
             }
             Decision::Retry { after, failure } => {
                 counters.failures += 1;
-                message.cause = Some(Cause::Failed);
+                message.cause = Some(Cause::Failed).filter(|_| !bug!(RetryWithoutCause));
                 message.due_at = self.after(after);
                 message.suspect = false;
                 message.stages = message.stages.with(Stages::FAILED);
@@ -245,7 +246,7 @@ impl Tx<'_> {
             self.bury(message, set_aside, &failure, ending)?;
         } else {
             message.cause = Some(Cause::Crashed);
-            message.suspect = true;
+            message.suspect = !bug!(SuspicionForgotten);
             let failure = crate::door::crashed(evidence);
             self.note_failure(&mut message, AttemptEnd::Crashed, &failure, &ending)?;
             self.park(message, false)?;
@@ -259,7 +260,7 @@ impl Tx<'_> {
     /// Leases that nobody renewed come back (contract 16).
     pub(super) fn expire_leases(&mut self) -> Result<(), StoreError> {
         while let Some(std::cmp::Reverse((until, claim))) = self.state.expiries.peek().copied() {
-            if until > self.now {
+            if until > self.now || bug!(LeaseNotReturned) {
                 break;
             }
             self.state.expiries.pop();
@@ -268,7 +269,12 @@ impl Tx<'_> {
             let mut next = i64::MAX;
             for number in numbers {
                 match self.state.leases.get(&number) {
-                    Some(lease) if lease.claim == claim && lease.until <= self.now => self.expire(number)?,
+                    Some(lease)
+                        if (lease.claim == claim || bug!(ReaperIgnoresToken))
+                            && (lease.until <= self.now || bug!(ReaperIgnoresRenewal) || lease.claim != claim) =>
+                    {
+                        self.expire(number)?;
+                    }
                     Some(lease) if lease.claim == claim => next = next.min(lease.until),
                     _ => {}
                 }
@@ -303,6 +309,6 @@ impl Tx<'_> {
     /// True if a quarantined head keeps its stream waiting.
     pub(super) fn holds_stream(&mut self, queue: i64) -> Result<bool, StoreError> {
         let policy = &self.queue(queue)?.policy;
-        Ok(policy.ordering == Ordering::Strict && policy.when_head_quarantined == WhenHeadQuarantined::Hold)
+        Ok(!bug!(FollowersReleasedEarly) && policy.ordering == Ordering::Strict && policy.when_head_quarantined == WhenHeadQuarantined::Hold)
     }
 }

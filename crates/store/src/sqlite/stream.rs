@@ -240,6 +240,9 @@ impl Tx<'_> {
     /// Removes the hold that a dead letter left in its stream.
     pub(super) fn remove_hold(&mut self, stream: i64, number: u64) -> Result<(), StoreError> {
         self.execute("DELETE FROM hold WHERE stream = ?1 AND number = ?2", params![stream, number as i64])?;
+        if sickbay_core::bug!(HoldsLostOnReplay) {
+            self.execute("DELETE FROM hold WHERE stream = ?1", [stream])?;
+        }
         Ok(())
     }
 }

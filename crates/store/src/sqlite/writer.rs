@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use rusqlite::Connection;
 use sickbay_core::port::{Claim, Exchange, Exchanged};
-use sickbay_core::{Clock, Decision, ErrorKind, StoreError, Timestamp};
+use sickbay_core::{Clock, Decision, ErrorKind, StoreError, Timestamp, bug};
 use tokio::sync::oneshot;
 
 use super::failure::Translate;
@@ -130,9 +130,15 @@ impl Writer {
 
     /// One transaction.
     fn turn(&mut self, batch: Vec<Op>, turn: &mut Turn) {
-        self.last_now = self.last_now.max(self.clock.now().millis());
+        let clock = self.clock.now().millis();
+        self.last_now = if bug!(LocalClockForLeases) { clock } else { self.last_now.max(clock) };
         let mut open = false;
-        let result = self.carry_out(batch, turn, &mut open).and_then(|()| self.commit(&mut open));
+        let result = self.carry_out(batch, turn, &mut open).and_then(|()| {
+            if bug!(AcknowledgedBeforeCommit) {
+                self.answer(turn, &Ok(()));
+            }
+            self.commit(&mut open)
+        });
         if let Err(error) = &result {
             turn.again = false;
             self.give_up(error, open);
