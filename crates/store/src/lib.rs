@@ -6,9 +6,14 @@
 
 pub mod door;
 pub mod memory;
+mod pack;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod sqlite;
 mod system_clock;
 
 pub use memory::{MemoryEffect, MemoryStore};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresEffect, PostgresOptions, PostgresStore};
 pub use sqlite::{SqliteEffect, SqliteOptions, SqliteStore};
 pub use system_clock::SystemClock;

@@ -9,7 +9,7 @@ use sickbay_core::{Delivery, Key, Lease, LeaseToken, Message, StoreError, Stream
 
 use super::failure::Translate;
 use super::place::pack;
-use super::row::unpack_headers;
+use crate::pack::unpack_headers;
 use super::state::{ClaimInfo, Taken};
 use super::tx::Tx;
 

@@ -7,75 +7,11 @@ use sickbay_core::signature::Signature;
 use sickbay_core::text::cleaned_error;
 use sickbay_core::{Failure, Kind, Reason, Stages, Timestamp};
 
-use super::row::{cause_code, cause_from};
 use super::state::Leased;
+use crate::pack::{Packer, Unpacker, cause_code, cause_from};
 
 /// The largest history that is kept. What is beyond it loses its oldest attempts but the first.
 const HISTORY_BYTES_MAX: usize = 256 << 10;
-
-/// Writes numbers in as few bytes as they need, and texts with their lengths.
-#[derive(Default)]
-pub(super) struct Packer(pub(super) Vec<u8>);
-
-impl Packer {
-    pub(super) fn number(&mut self, mut number: u64) {
-        while number >= 0x80 {
-            self.0.push(number as u8 | 0x80);
-            number >>= 7;
-        }
-        self.0.push(number as u8);
-    }
-
-    /// Zero for none, otherwise one more than the number.
-    fn maybe_number(&mut self, number: Option<u64>) {
-        self.number(number.map_or(0, |number| number.saturating_add(1)));
-    }
-
-    fn text(&mut self, text: &str) {
-        self.number(text.len() as u64);
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    fn maybe_text(&mut self, text: Option<&str>) {
-        self.number(u64::from(text.is_some()));
-        if let Some(text) = text {
-            self.text(text);
-        }
-    }
-}
-
-/// Reads what [`Packer`] wrote; `None` where the bytes make no sense.
-pub(super) struct Unpacker<'a>(pub(super) &'a [u8]);
-
-impl<'a> Unpacker<'a> {
-    pub(super) fn number(&mut self) -> Option<u64> {
-        let (mut number, mut shift) = (0u64, 0u32);
-        loop {
-            let (byte, rest) = self.0.split_first()?;
-            self.0 = rest;
-            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            if byte & 0x80 == 0 {
-                return Some(number);
-            }
-            shift += 7;
-        }
-    }
-
-    fn maybe_number(&mut self) -> Option<Option<u64>> {
-        Some(self.number()?.checked_sub(1))
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let length = usize::try_from(self.number()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        std::str::from_utf8(text).ok()
-    }
-
-    fn maybe_text(&mut self) -> Option<Option<&'a str>> {
-        if self.number()? == 0 { Some(None) } else { Some(Some(self.text()?)) }
-    }
-}
 
 /// Packs what is counted and known of a message, but for deliveries and failures, which have columns.
 pub(super) fn pack_facts(message: &Leased) -> Vec<u8> {

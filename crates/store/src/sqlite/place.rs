@@ -3,7 +3,7 @@
 
 use sickbay_core::{MessageId, Priority};
 
-use super::pack::{Packer, Unpacker};
+use crate::pack::{Packer, Unpacker};
 
 const NUMBER_BITS: u32 = 40;
 const FRESH: i64 = 1 << NUMBER_BITS;

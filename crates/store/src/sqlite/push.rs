@@ -9,7 +9,8 @@ use sickbay_core::{Counters, Decision, MessageId, NewMessage, StoreError, bug};
 
 use super::failure::Translate;
 use super::place::{Band, NUMBERS_MAX, Place};
-use super::row::{MessageRow, pack_headers};
+use super::row::MessageRow;
+use crate::pack::pack_headers;
 use super::state::Leased;
 use super::tx::Tx;
 

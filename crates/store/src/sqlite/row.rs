@@ -2,8 +2,6 @@
 
 use bytes::Bytes;
 use rusqlite::Row;
-use sickbay_core::Cause;
-use sickbay_core::message::Headers;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The immutable part of a message.
@@ -64,69 +62,9 @@ impl MessageRow {
     }
 }
 
-/// Headers as bytes: lengths and texts, or nothing if there are none.
-pub(super) fn pack_headers(headers: &Headers) -> Option<Vec<u8>> {
-    if headers.is_empty() {
-        return None;
-    }
-    let mut packed = Vec::new();
-    for text in headers.iter().flat_map(|(name, value)| [name, value]) {
-        packed.extend_from_slice(&(text.len() as u32).to_le_bytes());
-        packed.extend_from_slice(text.as_bytes());
-    }
-    Some(packed)
-}
-
-/// The inverse of [`pack_headers`]; what makes no sense is left out (the checksum has told by then).
-pub(super) fn unpack_headers(packed: Option<&[u8]>) -> Headers {
-    let mut rest = packed.unwrap_or_default();
-    let mut texts = Vec::new();
-    while let Some((length, after)) = rest.split_first_chunk::<4>() {
-        let length = u32::from_le_bytes(*length) as usize;
-        let Some((text, after)) = after.split_at_checked(length) else { break };
-        texts.push(String::from_utf8_lossy(text).into_owned());
-        rest = after;
-    }
-    let mut texts = texts.into_iter();
-    let mut headers = Headers::new();
-    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
-        headers.push((name, value));
-    }
-    headers
-}
-
-pub(super) const fn cause_code(cause: Cause) -> i64 {
-    match cause {
-        Cause::Failed => 1,
-        Cause::Crashed => 2,
-        Cause::LeaseExpired => 3,
-        Cause::Released => 4,
-        Cause::Replayed => 5,
-    }
-}
-
-pub(super) const fn cause_from(code: Option<i64>) -> Option<Cause> {
-    match code {
-        Some(1) => Some(Cause::Failed),
-        Some(2) => Some(Cause::Crashed),
-        Some(3) => Some(Cause::LeaseExpired),
-        Some(4) => Some(Cause::Released),
-        Some(5) => Some(Cause::Replayed),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn headers_round_trip() {
-        let headers = vec![("a".to_owned(), String::new()), ("ü".to_owned(), "x\0y".to_owned())];
-        assert_eq!(unpack_headers(pack_headers(&headers).as_deref()), headers);
-        assert_eq!(unpack_headers(None), Headers::new());
-        assert_eq!(unpack_headers(Some(&[9, 0, 0, 0, 1])), Headers::new());
-    }
 
     #[test]
     fn every_part_of_a_message_is_in_its_checksum() {

@@ -2,6 +2,7 @@
 
 mod memory;
 mod model;
+mod postgres;
 mod sqlite;
 mod sqlite_file;
 mod sqlite_model;

@@ -1,0 +1,308 @@
+//! One exchange: settlements in, deliveries out (contract 6, 8–15, 18, 21, 31).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use sickbay_core::decide::SetAside;
+use sickbay_core::delivery::{Delivery, Lease};
+use sickbay_core::port::{Claim, Exchange, Exchanged};
+use sickbay_core::settlement::Settled;
+use sickbay_core::verdict::Effect;
+use sickbay_core::{LeaseToken, QueueName, Settlement, StoreError, Timestamp};
+use tokio_postgres::types::Type;
+use tokio_postgres::{Row, Transaction};
+
+use super::call::{Failed, Param, Work, column};
+use super::pack::Details;
+use super::push::millis;
+use super::row::{Facts, message};
+use super::settle::{Columns, act};
+use super::{Inner, PostgresEffect};
+use crate::door;
+
+const EXCHANGE: &str = "SELECT * FROM sickbay.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
+    $14, $15, $16, $17, $18, $19, $20)";
+
+/// Which of these tokens are current now; their leases are locked.
+const LOCK: &str = "SELECT l.epoch, l.claim, m.id FROM (
+        SELECT epoch, claim, until, ids, untils FROM sickbay.lease WHERE claim = ANY ($2) ORDER BY claim FOR UPDATE
+    ) l, unnest(l.ids, l.untils) m(id, until)
+    WHERE m.id = ANY ($3) AND coalesce(m.until, l.until) > sickbay.time_now($1)";
+
+/// What came of one claim.
+pub(super) enum Claimed {
+    Some(Vec<Delivery>),
+    /// Nothing; something may be claimable after so long.
+    NotYet(Option<Duration>),
+}
+
+/// What came of one round trip.
+struct Answer {
+    settled: Vec<Settled>,
+    deliveries: Vec<Delivery>,
+    corrupt: Vec<usize>,
+    again_in: Option<Duration>,
+}
+
+impl Inner {
+    /// Settles and claims.
+    pub(super) async fn exchange(self: Arc<Self>, exchange: Exchange) -> Result<Exchanged, StoreError> {
+        let Exchange { mut settlements, claim } = exchange;
+        let foreign = |effect: &Effect| !effect.is::<PostgresEffect>();
+        if settlements.iter().filter_map(|settlement| settlement.effect.as_ref()).any(foreign) {
+            return Err(door::foreign_effect());
+        }
+        self.complete_signatures(&mut settlements).await?;
+        let answer = if settlements.iter().any(|settlement| settlement.effect.is_some()) {
+            self.transact(Effects { settlements: Some(settlements), claim: claim.clone() }).await?
+        } else {
+            let mut columns = Columns::default();
+            settlements.into_iter().for_each(|settlement| columns.add(settlement));
+            self.exchange_once(&columns, claim.as_ref()).await?
+        };
+        self.bell.ring(None);
+        let settled = answer.settled.clone();
+        let deliveries = match claim {
+            Some(claim) => self.without_corrupt(answer, &claim).await?,
+            None => Vec::new(),
+        };
+        Ok(Exchanged { settled, deliveries })
+    }
+
+    /// One claim that does not wait.
+    pub(super) async fn claim_once(&self, claim: &Claim) -> Result<Claimed, StoreError> {
+        let answer = self.exchange_once(&Columns::default(), Some(claim)).await?;
+        let again_in = answer.again_in;
+        let deliveries = self.without_corrupt(answer, claim).await?;
+        Ok(if deliveries.is_empty() { Claimed::NotYet(again_in) } else { Claimed::Some(deliveries) })
+    }
+
+    async fn exchange_once(&self, columns: &Columns, claim: Option<&Claim>) -> Result<Answer, StoreError> {
+        let wish = Wish::new(self, claim);
+        let rows = self.query(EXCHANGE, &wish.params(columns)).await?;
+        read(&rows, claim.map(|claim| &claim.queue))
+    }
+
+    /// Sets aside what is not what was pushed (contract 12). The rest of its stream's run was not handed out
+    /// then, and if nothing is left the claim is made again.
+    async fn without_corrupt(&self, answer: Answer, claim: &Claim) -> Result<Vec<Delivery>, StoreError> {
+        let mut answer = answer;
+        while !answer.corrupt.is_empty() {
+            let mut columns = Columns::default();
+            let mut broken: Vec<&sickbay_core::StreamKey> = Vec::new();
+            let policy = self.policy_of(claim.queue.as_str()).await?;
+            let mut good = Vec::new();
+            for (at, delivery) in answer.deliveries.iter().enumerate() {
+                let stream = delivery.message.stream.as_ref();
+                let behind = stream.is_some_and(|stream| broken.contains(&stream));
+                let corrupt = answer.corrupt.contains(&at);
+                let before = answer.deliveries[..at].iter();
+                let first = stream.is_none() || !before.map(|d| d.message.stream.as_ref()).any(|s| s == stream);
+                if corrupt && first {
+                    let message = &delivery.message;
+                    let failure = door::corrupt();
+                    let details = Details {
+                        signature: Some(door::signature(message, &failure, &policy)),
+                        failure: Some(failure),
+                        ..Details::default()
+                    };
+                    let aside = Some(SetAside::Corrupt.as_str());
+                    columns.add_own(delivery.token(), act::CORRUPT, &details, aside, false);
+                } else if corrupt || behind {
+                    let details = Details::default();
+                    columns.add_own(delivery.token(), act::NOT_HANDED_OUT, &details, None, false);
+                } else {
+                    good.push(delivery.clone());
+                    continue;
+                }
+                broken.extend(stream);
+            }
+            if good.is_empty() {
+                answer = self.exchange_once(&columns, Some(claim)).await?;
+            } else {
+                self.exchange_once(&columns, None).await?;
+                answer.deliveries = good;
+                break;
+            }
+        }
+        Ok(answer.deliveries)
+    }
+
+    /// Gives back what was claimed for a caller who has gone away (contract 11).
+    pub(super) async fn give_back(&self, deliveries: &[Delivery]) -> Result<(), StoreError> {
+        let mut columns = Columns::default();
+        for delivery in deliveries {
+            columns.add(Settlement::release(delivery.token()));
+        }
+        if !deliveries.is_empty() {
+            self.exchange_once(&columns, None).await?;
+            self.bell.ring(None);
+        }
+        Ok(())
+    }
+}
+
+/// An exchange whose settlements bring writes of their handlers along. They run in the transaction that
+/// settles, each in a savepoint of its own: one that fails leaves the others alone.
+struct Effects {
+    /// Taken by the first turn: an effect can be carried out once only.
+    settlements: Option<Vec<Settlement>>,
+    claim: Option<Claim>,
+}
+
+#[async_trait]
+impl Work for Effects {
+    type Done = Answer;
+
+    async fn run(&mut self, inner: &Inner, transaction: &Transaction<'_>) -> Result<Answer, Failed> {
+        let settlements = self.settlements.take().ok_or_else(super::failure::in_the_way)?;
+        let tokens: Vec<LeaseToken> = settlements.iter().map(|settlement| settlement.token).collect();
+        let current = lock(inner, transaction, &tokens).await?;
+        let mut settled: Vec<Option<Settled>> = Vec::with_capacity(settlements.len());
+        let mut columns = Columns::default();
+        let mut taken: Vec<LeaseToken> = Vec::new();
+        for mut settlement in settlements {
+            let token = settlement.token;
+            let effect = settlement.effect.take();
+            let held = current.contains(&token) && !taken.contains(&token);
+            if let (true, Some(effect)) = (held, effect)
+                && let Err(error) = carry_out(transaction, effect).await?
+            {
+                settled.push(Some(Settled::EffectFailed { error }));
+                continue;
+            }
+            if held {
+                taken.push(token);
+            }
+            settled.push(None);
+            columns.add(settlement);
+        }
+        let wish = Wish::new(inner, self.claim.as_ref());
+        let rows = transaction.query_typed(&inner.sql(EXCHANGE), &wish.params(&columns)).await?;
+        let mut answer = read(&rows, self.claim.as_ref().map(|claim| &claim.queue))?;
+        let mut answers = std::mem::take(&mut answer.settled).into_iter();
+        let fill = |known: Option<Settled>| known.or_else(|| answers.next()).unwrap_or(Settled::LeaseLost);
+        answer.settled = settled.into_iter().map(fill).collect();
+        Ok(answer)
+    }
+}
+
+/// Which of these tokens are current; their leases are locked.
+async fn lock(
+    inner: &Inner,
+    transaction: &Transaction<'_>,
+    tokens: &[LeaseToken],
+) -> Result<Vec<LeaseToken>, Failed> {
+    let claims: Vec<i64> = tokens.iter().map(|token| token.claim as i64).collect();
+    let ids: Vec<i64> = tokens.iter().map(|token| token.message.number() as i64).collect();
+    let now = inner.now();
+    let params: [Param<'_>; 3] = [(&now, Type::INT8), (&claims, Type::INT8_ARRAY), (&ids, Type::INT8_ARRAY)];
+    let rows = transaction.query_typed(&inner.sql(LOCK), &params).await?;
+    let token = |row: &Row| {
+        let (epoch, claim) = (row.get::<_, i64>(0) as u64, row.get::<_, i64>(1) as u64);
+        Ok(LeaseToken { epoch, claim, message: super::row::id(row.get(2))? })
+    };
+    rows.iter().map(token).collect()
+}
+
+/// The handler's own writes, all or none of them.
+async fn carry_out(transaction: &Transaction<'_>, effect: Effect) -> Result<Result<(), String>, Failed> {
+    let effect: PostgresEffect = effect.take().map_err(|_| door::foreign_effect())?;
+    transaction.batch_execute("SAVEPOINT effect").await?;
+    let result = effect.run(transaction).await;
+    let end = if result.is_ok() { "RELEASE effect" } else { "ROLLBACK TO effect; RELEASE effect" };
+    match transaction.batch_execute(end).await {
+        Ok(()) => Ok(result),
+        // A statement of the effect failed, and the effect said that all is well.
+        Err(error) if result.is_ok() && error.code().is_some() => {
+            transaction.batch_execute("ROLLBACK TO effect; RELEASE effect").await?;
+            Ok(Err(super::failure::words(&error)))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A claim as parameters.
+struct Wish<'c> {
+    now: Option<i64>,
+    queue: Option<&'c str>,
+    worker: Option<&'c str>,
+    process: i64,
+    max: i32,
+    lease: i64,
+}
+
+impl<'c> Wish<'c> {
+    fn new(inner: &Inner, claim: Option<&'c Claim>) -> Self {
+        Self {
+            now: inner.now(),
+            queue: claim.map(|claim| claim.queue.as_str()),
+            worker: claim.map(|claim| claim.worker.as_str()),
+            process: claim.map_or(0, |claim| claim.process.0 as i64),
+            max: claim.map_or(0, |claim| i32::try_from(claim.max).unwrap_or(i32::MAX)),
+            lease: claim.map_or(0, |claim| millis(claim.lease)),
+        }
+    }
+
+    fn params<'p>(&'p self, columns: &'p Columns) -> Vec<Param<'p>> {
+        let mut params: Vec<Param<'p>> = vec![(&self.now, Type::INT8)];
+        if columns.ids.is_empty() {
+            params.extend(columns.no_tokens());
+        } else {
+            params.extend(columns.token_params());
+        }
+        params.extend(columns.decision_params());
+        let claim: [Param<'p>; 5] = [
+            (&self.queue, Type::TEXT),
+            (&self.worker, Type::TEXT),
+            (&self.process, Type::INT8),
+            (&self.max, Type::INT4),
+            (&self.lease, Type::INT8),
+        ];
+        params.extend(claim);
+        params
+    }
+}
+
+fn read(rows: &[Row], queue: Option<&QueueName>) -> Result<Answer, StoreError> {
+    let mut answer =
+        Answer { settled: Vec::new(), deliveries: Vec::new(), corrupt: Vec::new(), again_in: None };
+    for row in rows {
+        let settled: Option<Vec<i16>> = column(row, "answers")?;
+        if let Some(settled) = settled {
+            let said = |code: i16| if code == 0 { Settled::Applied } else { Settled::LeaseLost };
+            answer.settled = settled.into_iter().map(said).collect();
+            continue;
+        }
+        if column::<Option<i64>>(row, "id")?.is_none() {
+            let next = column::<Option<i64>>(row, "expires_at")?.map(Timestamp::from_millis);
+            let now = Timestamp::from_millis(column(row, "now")?);
+            answer.again_in = next.map(|next| next.since(now));
+            continue;
+        }
+        let Some(queue) = queue else { continue };
+        let message = message(row, queue)?;
+        let mut facts = Facts::read(column::<Option<Vec<i32>>>(row, "facts")?.as_deref());
+        facts.counters.deliveries += 1;
+        let checksum: Option<i64> = column(row, "checksum")?;
+        if checksum.is_some_and(|checksum| checksum as u64 != door::checksum(&message.payload)) {
+            answer.corrupt.push(answer.deliveries.len());
+        }
+        let token = LeaseToken {
+            epoch: column::<i64>(row, "epoch")? as u64,
+            claim: column::<i64>(row, "claim")? as u64,
+            message: message.id,
+        };
+        let expires_at = Timestamp::from_millis(column(row, "expires_at")?);
+        answer.deliveries.push(Delivery {
+            message,
+            lease: Lease { token, expires_at },
+            counters: facts.counters,
+            stages: facts.stages,
+            cause: facts.cause,
+            suspect: column(row, "suspect")?,
+        });
+    }
+    Ok(answer)
+}

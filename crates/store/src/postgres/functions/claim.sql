@@ -1,0 +1,297 @@
+-- What a claim gets (contract 6, 8-12, 18, 21, 31).
+
+CREATE OR REPLACE FUNCTION sickbay.be_present(p_now bigint, p_process bigint, p_queue integer, p_worker text)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_last bigint;
+BEGIN
+    SELECT last INTO v_last FROM sickbay.presence WHERE process = p_process AND queue = p_queue;
+    IF v_last IS NULL THEN
+        INSERT INTO sickbay.presence VALUES (p_process, p_queue, p_worker, p_now) ON CONFLICT DO NOTHING;
+    ELSIF v_last < p_now - 999 THEN
+        UPDATE sickbay.presence SET last = p_now, worker = p_worker WHERE ctid = (
+            SELECT ctid FROM sickbay.presence WHERE process = p_process AND queue = p_queue FOR UPDATE SKIP LOCKED);
+    END IF;
+END $$;
+
+-- Whether suspects keep a process from getting anything else: 0 no, 1 it gets a suspect, 2 it gets nothing.
+CREATE OR REPLACE FUNCTION sickbay.suspicion(p_now bigint, p_process bigint) RETURNS integer LANGUAGE plpgsql STABLE
+SET enable_seqscan = off AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM sickbay.lease WHERE process = p_process AND suspect) THEN
+        RETURN 2;
+    END IF;
+    IF NOT EXISTS (SELECT 1 FROM sickbay.waiting WHERE suspect) THEN
+        RETURN 0;
+    END IF;
+    IF NOT EXISTS (
+        SELECT 1 FROM sickbay.presence p JOIN sickbay.queue q ON q.no = p.queue AND NOT q.paused
+        JOIN sickbay.waiting w ON w.queue = p.queue AND w.suspect AND w.due_at <= p_now
+        WHERE p.process = p_process AND p.last >= p_now - 60000 AND sickbay.is_open(w.queue, w.lane, w.type)) THEN
+        RETURN 0;
+    END IF;
+    RETURN CASE WHEN EXISTS (SELECT 1 FROM sickbay.lease WHERE process = p_process) THEN 2 ELSE 1 END;
+END $$;
+
+-- True if a suspect of this lane and type can be claimed.
+CREATE OR REPLACE FUNCTION sickbay.is_open(p_queue integer, p_lane smallint, p_type text) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT p_lane = 3 OR p_lane = 2 AND EXISTS (
+        SELECT 1 FROM sickbay.type_gate WHERE queue = p_queue AND type = p_type AND gate = 3 AND probes_left > 0)
+$$;
+
+-- A probe of a type whose gate lets some through (contract 31). False if none is left or somebody else takes one now.
+CREATE OR REPLACE FUNCTION sickbay.take_probe(p_queue integer, p_type text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM sickbay.type_gate WHERE queue = p_queue AND type = p_type AND gate = 3 AND probes_left > 0
+    FOR NO KEY UPDATE SKIP LOCKED;
+    IF FOUND THEN
+        UPDATE sickbay.type_gate SET probes_left = probes_left - 1 WHERE queue = p_queue AND type = p_type;
+        RETURN true;
+    END IF;
+    RETURN false;
+END $$;
+
+-- A replayed message may meet a key that it no longer owns (contract 6): 0 it may be handed out, 1 not now, 2 it
+-- was completed or put off.
+CREATE OR REPLACE FUNCTION sickbay.meet_key(p_now bigint, q sickbay.queue, r sickbay.waiting) RETURNS integer
+LANGUAGE plpgsql AS $$
+DECLARE
+    k sickbay.key;
+BEGIN
+    SELECT * INTO k FROM sickbay.key WHERE queue = r.queue AND key = r.key FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        INSERT INTO sickbay.key VALUES (r.queue, r.key, r.id, 0) ON CONFLICT DO NOTHING;
+        RETURN CASE WHEN FOUND THEN 0 ELSE 1 END;
+    END IF;
+    IF k.state = 0 AND k.owner = r.id THEN
+        RETURN 0;
+    ELSIF k.state = 0 THEN
+        UPDATE sickbay.waiting SET due_at = sickbay.time_after(p_now, 1000) WHERE id = r.id;
+        RETURN 2;
+    ELSIF k.state = 1 AND k.done_until > p_now THEN
+        DELETE FROM sickbay.waiting WHERE id = r.id;
+        PERFORM sickbay.complete(p_now, q, r);
+        INSERT INTO sickbay.tally (queue, live, completed, duplicates) VALUES (q.no, -1, 1, 1);
+        IF r.stream IS NOT NULL THEN
+            PERFORM sickbay.refresh_stream(r.queue, r.stream);
+        END IF;
+        RETURN 2;
+    END IF;
+    UPDATE sickbay.key SET owner = r.id, state = 0, done_until = NULL WHERE queue = r.queue AND key = r.key;
+    RETURN 0;
+END $$;
+
+-- What could be handed out next, best first, locked; what others have locked is passed over.
+CREATE OR REPLACE FUNCTION sickbay.candidates(
+    p_now bigint, p_queue integer, p_suspects boolean, p_probing text[], p_seen bigint[], p_max integer
+) RETURNS SETOF sickbay.waiting LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+    IF p_suspects THEN
+        RETURN QUERY SELECT w.* FROM sickbay.waiting w
+            WHERE w.queue = p_queue AND w.suspect AND w.due_at <= p_now AND w.id <> ALL (p_seen)
+                AND sickbay.is_open(w.queue, w.lane, w.type)
+            ORDER BY w.rank, w.due_at, w.id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    ELSIF p_probing IS NULL THEN
+        RETURN QUERY SELECT w.* FROM generate_series(0, 9) r, LATERAL (
+            SELECT x.* FROM sickbay.waiting x
+            WHERE x.queue = p_queue AND x.lane = 0 AND x.rank = r AND x.due_at <= p_now AND x.id <> ALL (p_seen)
+            ORDER BY x.due_at, x.id LIMIT p_max FOR UPDATE SKIP LOCKED) w LIMIT p_max;
+    ELSE
+        RETURN QUERY SELECT c.* FROM (
+            SELECT w.* FROM generate_series(0, 9) r, LATERAL (
+                SELECT x.* FROM sickbay.waiting x
+                WHERE x.queue = p_queue AND x.lane = 0 AND x.rank = r AND x.due_at <= p_now AND x.id <> ALL (p_seen)
+                ORDER BY x.due_at, x.id LIMIT p_max FOR UPDATE SKIP LOCKED) w
+            UNION ALL
+            SELECT w.* FROM unnest(p_probing) t, generate_series(0, 9) r, LATERAL (
+                SELECT x.* FROM sickbay.waiting x
+                WHERE x.queue = p_queue AND x.lane = 2 AND x.type = t AND x.rank = r AND x.due_at <= p_now
+                    AND NOT x.suspect AND x.id <> ALL (p_seen)
+                ORDER BY x.due_at, x.id LIMIT p_max FOR UPDATE SKIP LOCKED) w
+        ) c ORDER BY c.rank, c.due_at, c.id LIMIT p_max;
+    END IF;
+END $$;
+
+-- Chooses one by one what a claim gets, where streams, gates, keys or suspects have a say.
+CREATE OR REPLACE FUNCTION sickbay.choose(
+    p_now bigint, q sickbay.queue, p_process bigint, p_suspicion integer, p_max integer
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
+DECLARE
+    v_chosen bigint[] := '{}';
+    v_seen bigint[] := '{}';
+    v_streams text[] := '{}';
+    v_probing text[];
+    v_moved integer := 0;
+    v_before integer;
+    v_changed boolean;
+    v_met integer;
+    v_hold bigint;
+    w sickbay.waiting;
+    x record;
+BEGIN
+    LOOP
+        v_changed := false;
+        v_before := cardinality(v_seen);
+        SELECT array_agg(type) INTO v_probing FROM sickbay.type_gate
+        WHERE queue = q.no AND gate = 3 AND probes_left > 0;
+        FOR w IN SELECT * FROM sickbay.candidates(p_now, q.no, p_suspicion = 1, v_probing, v_seen,
+                                                  p_max - cardinality(v_chosen)) LOOP
+            EXIT WHEN cardinality(v_chosen) >= p_max;
+            v_seen := v_seen || w.id;
+            CONTINUE WHEN w.stream = ANY (v_streams);
+            IF w.lane = 0 AND w.type IS NOT NULL AND sickbay.lane_of(q.no, w.type, false) = 2
+               AND NOT EXISTS (SELECT 1 FROM sickbay.type_gate WHERE queue = q.no AND type = w.type AND gate = 3
+                               AND probes_left > 0) THEN
+                UPDATE sickbay.waiting SET lane = 2 WHERE id = w.id;
+                v_moved := v_moved + 1;
+                CONTINUE;
+            END IF;
+            IF w.stream IS NOT NULL THEN
+                PERFORM 1 FROM sickbay.stream WHERE queue = q.no AND key = w.stream FOR UPDATE SKIP LOCKED;
+                CONTINUE WHEN NOT FOUND;
+            END IF;
+            IF w.key IS NOT NULL AND w.facts[7] > 0 THEN
+                v_met := sickbay.meet_key(p_now, q, w);
+                v_changed := v_met = 2;
+                EXIT WHEN v_changed;
+                CONTINUE WHEN v_met = 1;
+            END IF;
+            IF w.type IS NOT NULL AND sickbay.lane_of(q.no, w.type, false) = 2 THEN
+                CONTINUE WHEN NOT sickbay.take_probe(q.no, w.type);
+            END IF;
+            v_chosen := v_chosen || w.id;
+            CONTINUE WHEN w.stream IS NULL;
+            v_streams := v_streams || w.stream;
+            CONTINUE WHEN w.deferred OR w.suspect;
+            SELECT min(h.id) INTO v_hold FROM sickbay.hold h WHERE h.queue = q.no AND h.key = w.stream;
+            FOR x IN SELECT y.id, y.due_at, y.suspect, y.type, y.key IS NOT NULL AND y.facts[7] > 0 AS replayed
+                     FROM sickbay.waiting y
+                     WHERE y.queue = q.no AND y.stream = w.stream AND NOT y.deferred AND y.id > w.id
+                     ORDER BY y.id LIMIT least(q.run_max - 1, p_max - cardinality(v_chosen)) LOOP
+                EXIT WHEN x.due_at > p_now OR x.suspect OR x.replayed OR x.id > v_hold;
+                IF x.type IS NOT NULL AND sickbay.lane_of(q.no, x.type, false) = 2 THEN
+                    EXIT WHEN NOT sickbay.take_probe(q.no, x.type);
+                END IF;
+                v_chosen := v_chosen || x.id;
+            END LOOP;
+        END LOOP;
+        IF v_changed THEN
+            v_seen := array_remove(v_seen, w.id);
+        END IF;
+        EXIT WHEN cardinality(v_chosen) >= p_max OR v_moved > 5000 OR p_suspicion = 1 AND v_chosen <> '{}';
+        EXIT WHEN NOT v_changed AND cardinality(v_seen) = v_before;
+    END LOOP;
+    RETURN v_chosen;
+END $$;
+
+-- When time alone makes something claimable next; none if nothing waits for its time.
+CREATE OR REPLACE FUNCTION sickbay.next_event(p_queue integer) RETURNS bigint LANGUAGE sql VOLATILE
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+    SELECT least(
+        (SELECT min(w.due_at) FROM generate_series(0, 3) l, generate_series(0, 9) r, LATERAL (
+            SELECT x.due_at FROM sickbay.waiting x WHERE x.queue = p_queue AND x.lane = l AND x.lane <> 1 AND x.rank = r
+            ORDER BY x.due_at, x.id LIMIT 1) w),
+        (SELECT l.until FROM sickbay.lease l ORDER BY l.until LIMIT 1))
+$$;
+
+-- One exchange: settlements in, deliveries out. The first row carries the answers to the settlements.
+CREATE OR REPLACE FUNCTION sickbay.exchange(
+    p_now bigint, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_acts smallint[], p_after bigint[],
+    p_stages integer[], p_cascade boolean[], p_details bytea[], p_set_aside text[], p_kind text[], p_reason text[],
+    p_error text[], p_error_lower text[], p_signature bigint[],
+    p_queue text, p_worker text, p_process bigint, p_max integer, p_lease bigint
+) RETURNS TABLE (
+    answers smallint[], epoch bigint, claim bigint, expires_at bigint, now bigint, id bigint, rank smallint,
+    pushed_at bigint, deadline_at bigint, checksum bigint, suspect boolean, type text, stream text, key text,
+    facts integer[], headers bytea, payload bytea
+) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE
+    v_now bigint := sickbay.time_now(p_now);
+    v_suspicion integer;
+    v_special boolean;
+    v_tids tid[];
+    v_chosen bigint[];
+    v_epoch bigint;
+    v_gated text[];
+    v_stream record;
+    q sickbay.queue;
+BEGIN
+    IF p_queue IS NOT NULL THEN
+        SELECT * INTO q FROM sickbay.queue WHERE name = p_queue;
+        IF NOT FOUND THEN
+            PERFORM sickbay.queue_no(p_queue);
+        END IF;
+    END IF;
+    now := v_now;
+    IF p_ids IS NOT NULL THEN
+        answers := sickbay.settle(v_now, false, p_epochs, p_claims, p_ids, p_acts, p_after, p_stages, p_cascade,
+                                  p_details, p_set_aside, p_kind, p_reason, p_error, p_error_lower, p_signature, NULL);
+        RETURN NEXT;
+        answers := NULL;
+    END IF;
+    IF p_queue IS NULL THEN
+        RETURN;
+    END IF;
+    PERFORM sickbay.be_present(v_now, p_process, q.no, p_worker);
+    IF EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.until <= v_now) THEN
+        PERFORM sickbay.expire(v_now, false);
+    END IF;
+    IF q.paused OR p_max <= 0 THEN
+        RETURN;
+    END IF;
+    v_suspicion := sickbay.suspicion(v_now, p_process);
+    IF v_suspicion = 2 THEN
+        RETURN;
+    END IF;
+    SELECT m.value INTO v_epoch FROM sickbay.meta m WHERE m.name = 'epoch';
+    IF v_suspicion = 0 THEN
+        SELECT array_agg(g.type) INTO v_gated FROM sickbay.type_gate g WHERE g.queue = q.no;
+        IF v_gated IS NULL THEN
+            SELECT array_agg(c.tid), bool_or(c.special) INTO v_tids, v_special FROM (
+                SELECT w.tid, w.special FROM generate_series(0, 9) r, LATERAL (
+                    SELECT x.ctid AS tid, x.stream IS NOT NULL OR x.key IS NOT NULL AND x.facts[7] > 0 AS special
+                    FROM sickbay.waiting x
+                    WHERE x.queue = q.no AND x.lane = 0 AND x.rank = r AND x.due_at <= v_now
+                    ORDER BY x.due_at, x.id LIMIT p_max FOR UPDATE SKIP LOCKED) w
+                LIMIT p_max) c;
+            IF v_tids IS NULL THEN
+                expires_at := sickbay.next_event(q.no);
+                RETURN NEXT;
+                RETURN;
+            END IF;
+        ELSE
+            v_special := true;
+        END IF;
+    END IF;
+    IF v_suspicion <> 0 OR v_special IS TRUE THEN
+        v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
+        IF v_chosen = '{}' THEN
+            RETURN;
+        END IF;
+        SELECT array_agg(w.ctid) INTO v_tids FROM sickbay.waiting w WHERE w.id = ANY (v_chosen);
+    END IF;
+    RETURN QUERY
+    WITH m AS (DELETE FROM sickbay.waiting w WHERE w.ctid = ANY (v_tids) RETURNING w),
+    l AS (
+        INSERT INTO sickbay.lease AS i (claim, epoch, queue, process, worker, claimed_at, until, suspect, ids, special, rows)
+        SELECT nextval('sickbay.claim_number'), v_epoch, q.no, p_process, p_worker, v_now,
+               sickbay.time_after(v_now, p_lease), v_suspicion = 1,
+               array_agg((m.w).id ORDER BY (m.w).rank, (m.w).due_at, (m.w).id),
+               array_agg((m.w).id) FILTER (WHERE (m.w).stream IS NOT NULL OR (m.w).key IS NOT NULL OR (m.w).traces),
+               array_agg(m.w)
+        FROM m RETURNING i.claim, i.until
+    )
+    SELECT NULL::smallint[], v_epoch, l.claim, l.until, v_now, (m.w).id, (m.w).rank, (m.w).pushed_at,
+           (m.w).deadline_at, (m.w).checksum, (m.w).suspect, (m.w).type, (m.w).stream, (m.w).key, (m.w).facts,
+           (m.w).headers, (m.w).payload
+    FROM m, l ORDER BY array_position(v_chosen, (m.w).id), (m.w).rank, (m.w).due_at, (m.w).id;
+    IF v_chosen IS NOT NULL THEN
+        FOR v_stream IN SELECT x.stream, count(*) AS leased FROM sickbay.lease l, unnest(l.rows) x
+                 WHERE l.claim = currval('sickbay.claim_number') AND x.stream IS NOT NULL GROUP BY 1 ORDER BY 1 LOOP
+            UPDATE sickbay.stream s SET leased = s.leased + v_stream.leased WHERE s.queue = q.no AND s.key = v_stream.stream;
+            PERFORM sickbay.refresh_stream(q.no, v_stream.stream);
+        END LOOP;
+    END IF;
+END $$;

@@ -1,0 +1,287 @@
+-- How deliveries end (contract 13-17).
+-- Acts: 0 complete, 1 retry, 2 release, 3 redeliver, 4 quarantine, 5 crashed, 6 never handed out, 7 corrupt,
+-- 8 crashed and quarantined. Charged is what was alone in the hands of the process that died.
+
+-- Carries a decision about a message out that was taken from its holder. Stream, lease and tally are the caller's.
+CREATE OR REPLACE FUNCTION sickbay.apply(
+    p_now bigint, q sickbay.queue, r sickbay.waiting, p_epoch bigint, p_claim bigint, p_worker text, p_started bigint,
+    p_act smallint, p_after bigint, p_stages integer, p_cascade boolean, p_details bytea, p_set_aside text,
+    p_kind text, p_reason text, p_error text, p_error_lower text, p_signature bigint, p_charged boolean
+) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    f integer[] := coalesce(r.facts, '{0,0,0,0,0,0,0,0,0,0}');
+    v_ended smallint;
+BEGIN
+    IF p_act = 6 THEN
+        r.lane := CASE WHEN r.stream IS NOT NULL THEN 1 ELSE sickbay.lane_of(r.queue, r.type, r.suspect) END;
+        INSERT INTO sickbay.waiting SELECT (r).*;
+        RETURN;
+    END IF;
+    IF p_act <> 7 THEN
+        f[1] := f[1] + 1;
+        r.last_epoch := coalesce(p_epoch, r.last_epoch);
+        r.last_claim := coalesce(p_claim, r.last_claim);
+    END IF;
+    f[9] := f[9] | p_stages;
+    IF p_act IN (1, 4, 7) THEN
+        f[2] := f[2] + 1;
+        f[9] := f[9] | 32768;
+    END IF;
+    IF p_act = 0 THEN
+        r.facts := f;
+        PERFORM sickbay.complete(p_now, q, r);
+        RETURN;
+    END IF;
+    CASE p_act
+        WHEN 1 THEN
+            v_ended := 0;
+            f[10] := 1;
+            r.suspect := false;
+            r.due_at := sickbay.time_after(p_now, p_after);
+            r.deferred := r.deferred OR q.defers OR p_cascade;
+        WHEN 2 THEN
+            v_ended := 4;
+            f[5] := f[5] + 1;
+            f[10] := 4;
+            IF p_after > 0 THEN
+                r.due_at := sickbay.time_after(p_now, p_after);
+            END IF;
+        WHEN 3 THEN
+            v_ended := 3;
+            f[6] := f[6] + 1;
+            f[10] := 3;
+        WHEN 5 THEN
+            v_ended := 2;
+            f[3] := f[3] + 1;
+            f[4] := f[4] + p_charged::integer;
+            f[10] := 2;
+            r.suspect := true;
+        ELSE
+            v_ended := 1;
+            IF p_act = 8 THEN
+                f[3] := f[3] + 1;
+                f[4] := f[4] + p_charged::integer;
+            END IF;
+    END CASE;
+    r.facts := f;
+    IF p_act IN (4, 7, 8) THEN
+        PERFORM sickbay.set_aside(p_now, q, r, p_worker, p_started, p_details, p_set_aside, p_kind, p_reason, p_error,
+                                  p_error_lower, p_signature);
+        RETURN;
+    END IF;
+    INSERT INTO sickbay.attempt (message, number, started_at, ended_at, worker, ended, details)
+    VALUES (r.id, f[8] + f[1], p_started, p_now, p_worker, v_ended, p_details);
+    r.traces := true;
+    IF p_act IN (1, 5) THEN
+        r.first_failed_at := coalesce(r.first_failed_at, p_now);
+    END IF;
+    r.lane := CASE WHEN r.stream IS NOT NULL THEN 1 ELSE sickbay.lane_of(r.queue, r.type, r.suspect) END;
+    INSERT INTO sickbay.waiting SELECT (r).*;
+END $$;
+
+-- A message is done: its key with it, and what it left elsewhere goes unless its queue keeps it.
+CREATE OR REPLACE FUNCTION sickbay.complete(p_now bigint, q sickbay.queue, r sickbay.waiting) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    IF r.key IS NOT NULL AND q.key_window > 0 THEN
+        UPDATE sickbay.key SET state = 1, done_until = sickbay.time_after(p_now, q.key_window)
+        WHERE queue = q.no AND key = r.key AND owner = r.id;
+    ELSIF r.key IS NOT NULL THEN
+        DELETE FROM sickbay.key WHERE queue = q.no AND key = r.key AND owner = r.id;
+    END IF;
+    IF q.keep_completed > 0 THEN
+        INSERT INTO sickbay.completed VALUES (r.id, sickbay.time_after(p_now, q.keep_completed), r);
+    ELSIF r.traces THEN
+        PERFORM sickbay.forget(r.id);
+    END IF;
+END $$;
+
+-- Removes what is kept of a message elsewhere.
+CREATE OR REPLACE FUNCTION sickbay.forget(p_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM sickbay.attempt WHERE message = p_id;
+    DELETE FROM sickbay.original WHERE message = p_id;
+END $$;
+
+-- Sets a message aside. Counting is the caller's.
+CREATE OR REPLACE FUNCTION sickbay.set_aside(
+    p_now bigint, q sickbay.queue, r sickbay.waiting, p_worker text, p_started bigint, p_details bytea,
+    p_set_aside text, p_kind text, p_reason text, p_error text, p_error_lower text, p_signature bigint
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO sickbay.attempt (message, number, started_at, ended_at, worker, ended, details)
+    VALUES (r.id, coalesce(r.facts[8], 0) + coalesce(r.facts[1], 0), p_started, p_now, p_worker, 1, p_details);
+    r.traces := true;
+    r.suspect := false;
+    r.first_failed_at := coalesce(r.first_failed_at, p_now);
+    INSERT INTO sickbay.dead (id, no, queue, type, stream, set_aside, kind, reason, signature, error, error_lower,
+                              quarantined_at, payload_bytes, message)
+    VALUES (r.id, nextval('sickbay.dead_number'), r.queue, r.type, r.stream, p_set_aside, p_kind, p_reason,
+            p_signature, p_error, p_error_lower, p_now, octet_length(r.payload), r);
+    IF r.key IS NOT NULL THEN
+        UPDATE sickbay.key SET state = 2 WHERE queue = r.queue AND key = r.key AND owner = r.id AND state = 0;
+    END IF;
+    IF r.stream IS NOT NULL AND NOT r.deferred AND q.holds THEN
+        INSERT INTO sickbay.hold VALUES (r.queue, r.stream, r.id, p_now);
+    END IF;
+END $$;
+
+-- Settles deliveries: one array a column. All of them are complete where `p_acts` is none. Answers 0 where it took
+-- effect and 1 where the lease was lost. `p_force` is for the store itself: the time of a lease does not matter then.
+CREATE OR REPLACE FUNCTION sickbay.settle(
+    p_now bigint, p_force boolean, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_acts smallint[],
+    p_after bigint[], p_stages integer[], p_cascade boolean[], p_details bytea[], p_set_aside text[], p_kind text[],
+    p_reason text[], p_error text[], p_error_lower text[], p_signature bigint[], p_charged boolean[]
+) RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+DECLARE
+    v_answers smallint[] := array_fill(1::smallint, ARRAY[cardinality(p_ids)]);
+    v_plain boolean := p_acts IS NULL;
+    l record;
+    s record;
+    u record;
+    q sickbay.queue;
+    r sickbay.waiting;
+    v_done bigint[];
+    v_gone bigint[];
+    v_streams text[];
+    v_failures bigint;
+    v_quarantined bigint;
+    v_completed bigint;
+BEGIN
+    -- Leases first, then streams, then keys, each in one order everywhere.
+    PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
+    FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease y, unnest(y.rows) x
+             WHERE y.claim = ANY (p_claims) AND y.special && p_ids AND x.stream IS NOT NULL AND x.id = ANY (p_ids)
+             ORDER BY 1, 2 LOOP
+        PERFORM sickbay.lock_stream(s.queue, s.stream);
+    END LOOP;
+    FOR l IN SELECT claim, epoch, queue, worker, claimed_at, until, suspect, ids, untils, special
+             FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim LOOP
+        SELECT * INTO q FROM sickbay.queue WHERE no = l.queue;
+        v_done := NULL;
+        v_gone := '{}';
+        v_streams := '{}';
+        v_failures := 0;
+        v_quarantined := 0;
+        v_completed := 0;
+        IF v_plain AND l.special IS NULL AND q.keep_completed = 0 AND l.ids = p_ids
+           AND l.until > p_now AND l.epoch = ALL (p_epochs) AND l.claim = ALL (p_claims) THEN
+            DELETE FROM sickbay.lease WHERE claim = l.claim;
+            INSERT INTO sickbay.tally (queue, live, completed)
+            VALUES (l.queue, -cardinality(p_ids), cardinality(p_ids));
+            RETURN array_fill(0::smallint, ARRAY[cardinality(p_ids)]);
+        END IF;
+        FOR u IN SELECT x.ord::integer AS i, x.id, coalesce(x.act, 0) AS act,
+                        x.id = ANY (l.special) OR q.keep_completed > 0 AS special
+                 FROM unnest(p_ids, p_claims, p_epochs, p_acts) WITH ORDINALITY x(id, claim, epoch, act, ord)
+                 JOIN unnest(l.ids, l.untils) y(id, until) ON y.id = x.id
+                 WHERE x.claim = l.claim AND x.epoch = l.epoch AND (p_force OR coalesce(y.until, l.until) > p_now)
+                 ORDER BY x.ord LOOP
+            CONTINUE WHEN u.id = ANY (v_gone);
+            v_gone := v_gone || u.id;
+            v_answers[u.i] := 0;
+            IF u.act = 0 THEN
+                v_completed := v_completed + 1;
+                CONTINUE WHEN u.special IS NOT TRUE;
+            END IF;
+            SELECT (x).* INTO r FROM sickbay.lease y, unnest(y.rows) x WHERE y.claim = l.claim AND x.id = u.id;
+            PERFORM sickbay.apply(
+                p_now, q, r, l.epoch, l.claim, CASE WHEN u.act = 7 THEN '' ELSE l.worker END,
+                CASE WHEN u.act = 7 THEN p_now ELSE l.claimed_at END, u.act::smallint,
+                coalesce(p_after[u.i], 0), coalesce(p_stages[u.i], 0), coalesce(p_cascade[u.i], false),
+                p_details[u.i], p_set_aside[u.i], p_kind[u.i], p_reason[u.i], p_error[u.i], p_error_lower[u.i],
+                p_signature[u.i], coalesce(p_charged[u.i], false));
+            IF u.act IN (1, 4, 7, 8) THEN
+                v_failures := v_failures + 1;
+            END IF;
+            IF u.act IN (4, 7, 8) THEN
+                v_quarantined := v_quarantined + 1;
+            END IF;
+            IF r.stream IS NOT NULL THEN
+                UPDATE sickbay.stream SET leased = leased - 1 WHERE queue = l.queue AND key = r.stream;
+                v_streams := v_streams || r.stream;
+            END IF;
+        END LOOP;
+        CONTINUE WHEN v_gone = '{}';
+        PERFORM sickbay.shrink_lease(l.claim, v_gone);
+        PERFORM sickbay.refresh_stream(l.queue, x.stream) FROM (SELECT DISTINCT unnest(v_streams) AS stream) x;
+        IF v_completed + v_failures > 0 THEN
+            INSERT INTO sickbay.tally (queue, live, completed, failures, quarantined, dead)
+            VALUES (l.queue, -v_completed - v_quarantined, v_completed, v_failures, v_quarantined, v_quarantined);
+        END IF;
+        IF v_streams <> '{}' OR NOT v_plain THEN
+            PERFORM sickbay.announce(l.queue);
+        END IF;
+    END LOOP;
+    RETURN v_answers;
+END $$;
+
+-- Takes members out of a lease; removes it when none is left.
+CREATE OR REPLACE FUNCTION sickbay.shrink_lease(p_claim bigint, p_gone bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_ids bigint[];
+    v_untils bigint[];
+BEGIN
+    SELECT array_agg(u.id ORDER BY u.ord), array_agg(u.until ORDER BY u.ord) INTO v_ids, v_untils
+    FROM sickbay.lease l, unnest(l.ids, l.untils) WITH ORDINALITY u(id, until, ord)
+    WHERE l.claim = p_claim AND u.id <> ALL (p_gone);
+    IF v_ids IS NULL THEN
+        DELETE FROM sickbay.lease WHERE claim = p_claim;
+    ELSIF v_untils[1] IS NULL THEN
+        UPDATE sickbay.lease SET ids = v_ids WHERE claim = p_claim;
+    ELSE
+        UPDATE sickbay.lease SET ids = v_ids, untils = v_untils, until = (SELECT min(t) FROM unnest(v_untils) t)
+        WHERE claim = p_claim;
+    END IF;
+END $$;
+
+-- Prolongs leases; answers those that are lost.
+CREATE OR REPLACE FUNCTION sickbay.renew(
+    p_now bigint, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_lease bigint
+) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint := sickbay.time_now(p_now);
+    v_until bigint := sickbay.time_after(sickbay.time_now(p_now), p_lease);
+    l record;
+    v_untils bigint[];
+    v_kept bigint[] := '{}';
+BEGIN
+    PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
+    FOR l IN SELECT claim, epoch, until, ids, untils FROM sickbay.lease WHERE claim = ANY (p_claims) LOOP
+        SELECT array_agg(CASE WHEN w.id IS NOT NULL THEN greatest(coalesce(m.until, l.until), v_until)
+                              ELSE coalesce(m.until, l.until) END ORDER BY m.ord),
+               v_kept || coalesce(array_agg(w.ord) FILTER (WHERE w.id IS NOT NULL), '{}')
+        INTO v_untils, v_kept
+        FROM unnest(l.ids, l.untils) WITH ORDINALITY m(id, until, ord)
+        LEFT JOIN unnest(p_ids, p_claims, p_epochs) WITH ORDINALITY w(id, claim, epoch, ord)
+            ON w.id = m.id AND w.claim = l.claim AND w.epoch = l.epoch AND coalesce(m.until, l.until) > v_now;
+        UPDATE sickbay.lease SET until = (SELECT min(t) FROM unnest(v_untils) t),
+            untils = CASE WHEN (SELECT count(DISTINCT t) FROM unnest(v_untils) t) > 1 THEN v_untils END
+        WHERE claim = l.claim;
+    END LOOP;
+    RETURN QUERY SELECT x FROM generate_series(1, cardinality(p_ids)::bigint) x WHERE x <> ALL (v_kept) ORDER BY x;
+END $$;
+
+-- Leases whose time has come end (contract 16). Those that somebody settles at this moment are left to them.
+CREATE OR REPLACE FUNCTION sickbay.expire(p_now bigint, p_all boolean) RETURNS bigint LANGUAGE plpgsql
+SET enable_seqscan = off AS $$
+DECLARE
+    v_epochs bigint[];
+    v_claims bigint[];
+    v_ids bigint[];
+BEGIN
+    IF NOT EXISTS (SELECT 1 FROM sickbay.lease WHERE p_all OR until <= p_now) THEN
+        RETURN 0;
+    END IF;
+    SELECT array_agg(l.epoch), array_agg(l.claim), array_agg(m.id) INTO v_epochs, v_claims, v_ids
+    FROM (SELECT claim, epoch, until, ids, untils FROM sickbay.lease WHERE p_all OR until <= p_now
+          ORDER BY until LIMIT CASE WHEN p_all THEN NULL ELSE 200 END FOR UPDATE SKIP LOCKED) l,
+         unnest(l.ids, l.untils) m(id, until)
+    WHERE p_all OR coalesce(m.until, l.until) <= p_now;
+    IF v_ids IS NULL THEN
+        RETURN 0;
+    END IF;
+    PERFORM sickbay.settle(p_now, true, v_epochs, v_claims, v_ids, array_fill(3::smallint, ARRAY[cardinality(v_ids)]),
+                           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    RETURN cardinality(v_ids);
+END $$;

@@ -1,0 +1,86 @@
+//! The schema and its forward migrations. Version `n` is what the first `n` steps made; the functions are
+//! replaced by those of the running version each time.
+
+use sickbay_core::StoreError;
+use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
+
+use super::failure::{needs_migration, newer_schema, translate};
+
+/// One step a released version; never edited afterwards.
+const STEPS: &[&str] = &[include_str!("migrations/0001_tables.sql")];
+
+/// What the statements of the store call. Each can be replaced by a newer version of itself.
+const FUNCTIONS: &[&str] = &[
+    include_str!("functions/time.sql"),
+    include_str!("functions/stream.sql"),
+    include_str!("functions/push.sql"),
+    include_str!("functions/settle.sql"),
+    include_str!("functions/claim.sql"),
+    include_str!("functions/desk.sql"),
+    include_str!("functions/adopt.sql"),
+    include_str!("functions/process.sql"),
+    include_str!("functions/view.sql"),
+];
+
+/// The version this program needs.
+pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+/// The statements that bring a schema of this version to the one of this program.
+pub(super) fn migration_sql(schema: &str, version: i64) -> String {
+    let mut sql = format!("CREATE SCHEMA IF NOT EXISTS {schema};\nSET LOCAL check_function_bodies = off;\n");
+    for step in STEPS.iter().skip(usize::try_from(version).unwrap_or(0)).chain(FUNCTIONS) {
+        sql.push_str(&step.replace("sickbay.", &format!("{schema}.")));
+    }
+    sql.push_str(&format!(
+        "\nINSERT INTO {schema}.meta VALUES ('version', {VERSION}) ON CONFLICT (name) DO UPDATE SET value = excluded.value;\n"
+    ));
+    sql
+}
+
+/// The version of a schema; `None` if it is not there.
+pub(super) async fn version(client: &Client, schema: &str) -> Result<Option<i64>, StoreError> {
+    let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'version'");
+    match client.query_typed(&sql, &[]).await {
+        Ok(rows) => Ok(rows.first().map(|row| row.get(0))),
+        Err(error)
+            if error.code() == Some(&SqlState::UNDEFINED_TABLE)
+                || error.code() == Some(&SqlState::INVALID_SCHEMA_NAME) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(translate(&error)),
+    }
+}
+
+/// Refuses a schema of another version.
+pub(super) fn check(schema: &str, found: Option<i64>) -> Result<(), StoreError> {
+    match found {
+        Some(VERSION) => Ok(()),
+        Some(found) if found > VERSION => Err(newer_schema(schema, found, VERSION)),
+        _ => Err(needs_migration(schema, found, VERSION)),
+    }
+}
+
+/// Brings the schema to the version of this program, in one transaction.
+pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
+    let transaction = client.build_transaction().start().await.map_err(|error| translate(&error))?;
+    // Two programs that migrate at the same time take turns.
+    let lock = format!("SELECT pg_advisory_xact_lock(hashtext('sickbay migrate {schema}'))");
+    transaction.batch_execute(&lock).await.map_err(|error| translate(&error))?;
+    let exists = format!("SELECT to_regclass('{schema}.meta')::text");
+    let row = transaction.query_typed(&exists, &[]).await.map_err(|error| translate(&error))?;
+    let exists = row.first().and_then(|row| row.get::<_, Option<String>>(0)).is_some();
+    let mut found = 0;
+    if exists {
+        let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'version'");
+        let rows = transaction.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?;
+        found = rows.first().map_or(0, |row| row.get(0));
+    }
+    if found > VERSION {
+        return Err(newer_schema(schema, found, VERSION));
+    }
+    let applied = transaction.batch_execute(&migration_sql(schema, found)).await;
+    applied.map_err(|error| translate(&error))?;
+    transaction.commit().await.map_err(|error| translate(&error))
+}

@@ -1,0 +1,157 @@
+//! The PostgreSQL store keeps every promise. `cargo xtask test` starts the server and says where it is.
+
+mod model;
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use sickbay_core::MessageId;
+use sickbay_core::port::{ProcessId, Store};
+use sickbay_core::verdict::Effect;
+use sickbay_store::{PostgresEffect, PostgresOptions, PostgresStore};
+use sickbay_testkit::{Fixture, ManualClock};
+use tokio::runtime::Runtime;
+use tokio_postgres::NoTls;
+
+/// Where connections live: the runtimes of tests come and go.
+pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
+});
+
+/// The address of the server.
+pub(crate) fn address() -> String {
+    std::env::var("SICKBAY_TEST_POSTGRES").unwrap_or_else(|_| {
+        panic!("SICKBAY_TEST_POSTGRES does not say where PostgreSQL is; `cargo xtask test` starts one and says it")
+    })
+}
+
+/// Does something where connections live, from wherever it is called.
+pub(crate) fn block<T: Send>(work: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(|| RUNTIME.block_on(work)).join()).unwrap_or_else(|panic| {
+        std::panic::resume_unwind(panic);
+    })
+}
+
+/// A connection behind the store's back.
+pub(crate) async fn connect(address: &str) -> tokio_postgres::Client {
+    let (client, connection) = tokio_postgres::connect(address, NoTls).await.unwrap();
+    RUNTIME.spawn(connection);
+    client
+}
+
+/// A name that no other schema has.
+pub(crate) fn schema_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A schema that goes with this value.
+pub(crate) struct Schema(pub(crate) String);
+
+impl Schema {
+    pub(crate) async fn create() -> Self {
+        let schema = Self(schema_name());
+        PostgresStore::migrate(&address(), &schema.options()).await.unwrap();
+        schema
+    }
+
+    pub(crate) fn options(&self) -> PostgresOptions {
+        PostgresOptions::default().schema(&self.0)
+    }
+}
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.0);
+        block(async {
+            let client = connect(&address()).await;
+            // A failed test may leave a transaction behind that is in the way; the server goes away anyway.
+            drop(client.batch_execute(&format!("SET lock_timeout = '5s'; SET client_min_messages = error; {sql}")).await);
+        });
+    }
+}
+
+/// A store in a schema of its own.
+pub(crate) struct PostgresFixture {
+    clock: ManualClock,
+    store: PostgresStore,
+    schema: Schema,
+}
+
+impl PostgresFixture {
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::new();
+        block(async {
+            let schema = Schema::create().await;
+            let store = open(&schema, &clock).await;
+            Self { clock, store, schema }
+        })
+    }
+
+    fn execute(&self, sql: &str) -> u64 {
+        block(async { connect(&address()).await.execute(&sql.replace("sickbay.", &format!("{}.", self.schema.0)), &[]).await.unwrap() })
+    }
+}
+
+async fn open(schema: &Schema, clock: &ManualClock) -> PostgresStore {
+    let options = schema.options().clock(Arc::new(clock.clone())).name("fixture").sole_owner(true).connections(2);
+    PostgresStore::connect(&address(), options).await.unwrap()
+}
+
+impl Fixture for PostgresFixture {
+    fn store(&self) -> Arc<dyn Store> {
+        Arc::new(self.store.clone())
+    }
+
+    fn clock(&self) -> &ManualClock {
+        &self.clock
+    }
+
+    fn process(&self) -> ProcessId {
+        self.store.process()
+    }
+
+    fn crash(&mut self) {
+        self.store.crash();
+        self.store = block(open(&self.schema, &self.clock));
+    }
+
+    fn reopen(&mut self) {
+        block(self.store.close()).unwrap();
+        self.store = block(open(&self.schema, &self.clock));
+    }
+
+    fn effect(&self, key: &str) -> Effect {
+        let (key, schema) = (key.to_owned(), self.schema.0.clone());
+        PostgresEffect::new(move |transaction| {
+            Box::pin(async move {
+                let create = format!(
+                    "CREATE TABLE IF NOT EXISTS {schema}.handled (no bigint GENERATED ALWAYS AS IDENTITY, key text)"
+                );
+                transaction.batch_execute(&create).await?;
+                let insert = format!("INSERT INTO {schema}.handled (key) VALUES ($1)");
+                transaction.execute(&insert, &[&key]).await?;
+                // Fails after it has written, so that the write must be undone.
+                if key == "fail" {
+                    transaction.batch_execute("SELECT 1 / 0").await?;
+                }
+                Ok::<_, tokio_postgres::Error>(())
+            })
+        })
+    }
+
+    fn effects(&self) -> Vec<String> {
+        block(async {
+            let sql = format!("SELECT key FROM {}.handled ORDER BY no", self.schema.0);
+            let rows = connect(&address()).await.query(&sql, &[]).await.unwrap_or_default();
+            rows.iter().map(|row| row.get(0)).collect()
+        })
+    }
+
+    fn damage(&self, id: MessageId) {
+        let sql = format!("UPDATE sickbay.waiting SET payload = payload || 'x' WHERE id = {}", id.number());
+        assert_eq!(self.execute(&sql), 1);
+    }
+}
+
+sickbay_testkit::conformance!(PostgresFixture::new());
