@@ -98,7 +98,8 @@ impl Inner {
                 let behind = stream.is_some_and(|stream| broken.contains(&stream));
                 let corrupt = answer.corrupt.contains(&at);
                 let before = answer.deliveries[..at].iter();
-                let first = stream.is_none() || !before.map(|d| d.message.stream.as_ref()).any(|s| s == stream);
+                let first =
+                    stream.is_none() || !before.map(|d| d.message.stream.as_ref()).any(|s| s == stream);
                 if corrupt && first {
                     let message = &delivery.message;
                     let failure = door::corrupt();

@@ -95,7 +95,11 @@ impl Inner {
         Ok(policy)
     }
 
-    pub(super) async fn set_paused(self: Arc<Self>, queue: QueueName, paused: bool) -> Result<(), StoreError> {
+    pub(super) async fn set_paused(
+        self: Arc<Self>,
+        queue: QueueName,
+        paused: bool,
+    ) -> Result<(), StoreError> {
         let queue = queue.as_str();
         let sql = "UPDATE sickbay.queue SET paused = $2 WHERE no = sickbay.queue_no($1)
             RETURNING sickbay.announce(no)";
@@ -126,11 +130,7 @@ impl Inner {
 
     pub(super) async fn replay(self: Arc<Self>, replays: Vec<Replay>) -> Result<Vec<Replayed>, StoreError> {
         for replay in &replays {
-            replay
-                .payload
-                .as_ref()
-                .map(|payload| self.options.limits.check_payload(payload))
-                .transpose()?;
+            replay.payload.as_ref().map(|payload| self.options.limits.check_payload(payload)).transpose()?;
         }
         let now = self.now();
         let ids: Vec<i64> = replays.iter().map(|replay| replay.id.number() as i64).collect();
@@ -165,11 +165,8 @@ impl Inner {
             let message_type = name::<MessageType>(row.get(2))?;
             let policy = self.policy_of(queue.as_str()).await?;
             let signature = signature(&queue, message_type.as_ref(), &failure, &policy);
-            let packed = Details {
-                failure: Some(failure.clone()),
-                signature: Some(signature),
-                ..Details::default()
-            };
+            let packed =
+                Details { failure: Some(failure.clone()), signature: Some(signature), ..Details::default() };
             for (at, _) in ids.iter().enumerate().filter(|(_, id)| **id == row.get::<_, i64>(0)) {
                 signatures[at] = Some(signature.to_bits() as i64);
                 details[at] = packed.pack();
@@ -195,8 +192,7 @@ impl Inner {
         why: String,
     ) -> Result<Vec<Replayed>, StoreError> {
         let (now, ids, why) = (self.now(), numbers(&ids), sickbay_core::text::clean_error(&why));
-        let params: [Param<'_>; 3] =
-            [(&now, Type::INT8), (&ids, Type::INT8_ARRAY), (&why, Type::TEXT)];
+        let params: [Param<'_>; 3] = [(&now, Type::INT8), (&ids, Type::INT8_ARRAY), (&why, Type::TEXT)];
         let rows = self.query("SELECT sickbay.discard($1, $2, $3)", &params).await?;
         self.bell.ring(None);
         answers(Act::Discard, &rows)

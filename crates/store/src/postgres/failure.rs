@@ -75,7 +75,8 @@ fn lost(error: &Error) -> StoreError {
 
 /// Nobody knows whether it was carried out.
 pub(super) fn outcome_unknown(why: &str) -> StoreError {
-    let text = format!("the connection broke before the answer came; it may or may not have been done: {why}");
+    let text =
+        format!("the connection broke before the answer came; it may or may not have been done: {why}");
     StoreError::new(ErrorKind::TryAgain, "SB0045", text)
 }
 

@@ -37,11 +37,15 @@ struct Conditions {
 
 impl Conditions {
     fn new(filter: &QuarantineFilter) -> Self {
-        let discarded = if filter.discarded { "d.discarded_at IS NOT NULL" } else { "d.discarded_at IS NULL" };
+        let discarded =
+            if filter.discarded { "d.discarded_at IS NOT NULL" } else { "d.discarded_at IS NULL" };
         let mut conditions = Self { sql: discarded.to_owned(), params: Vec::new() };
         let text = |value: Option<&str>| value.map(str::to_owned);
         let texts = [
-            ("d.queue = (SELECT no FROM sickbay.queue WHERE name = $)", text(filter.queue.as_ref().map(QueueName::as_str))),
+            (
+                "d.queue = (SELECT no FROM sickbay.queue WHERE name = $)",
+                text(filter.queue.as_ref().map(QueueName::as_str)),
+            ),
             ("d.type = $", text(filter.message_type.as_ref().map(sickbay_core::MessageType::as_str))),
             ("d.stream = $", text(filter.stream.as_ref().map(sickbay_core::StreamKey::as_str))),
             ("d.reason = $", text(filter.reason.map(sickbay_core::Reason::as_str))),
@@ -117,7 +121,8 @@ impl Inner {
 /// A row with the columns of a dead letter.
 pub(super) fn dead_letter(row: &Row) -> Result<DeadLetter, StoreError> {
     let set_aside: &str = column(row, "set_aside")?;
-    let set_aside = ALL.into_iter().find(|known| known.as_str() == set_aside).ok_or_else(|| odd(&set_aside))?;
+    let set_aside =
+        ALL.into_iter().find(|known| known.as_str() == set_aside).ok_or_else(|| odd(&set_aside))?;
     let quarantined_at = Timestamp::from_millis(column(row, "quarantined_at")?);
     let first_failed_at: Option<i64> = column(row, "first_failed_at")?;
     Ok(DeadLetter {

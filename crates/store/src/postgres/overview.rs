@@ -83,7 +83,8 @@ impl Inner {
         let rows = self.query(STATS, &params).await?;
         let row = rows.first().ok_or_else(|| odd(&"no figures"))?;
         let count = |name: &str| Ok::<_, StoreError>(u64::try_from(column::<i64>(row, name)?).unwrap_or(0));
-        let time = |name: &str| Ok::<_, StoreError>(column::<Option<i64>>(row, name)?.map(Timestamp::from_millis));
+        let time =
+            |name: &str| Ok::<_, StoreError>(column::<Option<i64>>(row, name)?.map(Timestamp::from_millis));
         let (scheduled, failed, active) = (count("scheduled")?, count("failed")?, count("active")?);
         let mut stats = QueueStats {
             pending: count("live")?.saturating_sub(active).saturating_sub(scheduled).saturating_sub(failed),
@@ -116,7 +117,11 @@ impl Inner {
         Ok(stats)
     }
 
-    async fn streams(self: Arc<Self>, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
+    async fn streams(
+        self: Arc<Self>,
+        queue: &QueueName,
+        rows_max: u32,
+    ) -> Result<Vec<StreamView>, StoreError> {
         let (now, name, max) = (self.now(), queue.as_str(), i64::from(rows_max));
         let params: [Param<'_>; 3] = [(&now, Type::INT8), (&name, Type::TEXT), (&max, Type::INT8)];
         let rows = self.query("SELECT * FROM sickbay.streams($1, sickbay.queue_no($2), $3)", &params).await?;
@@ -127,7 +132,9 @@ impl Inner {
                 2 => StreamState::Leased,
                 _ => StreamState::Ready,
             };
-            let time = |name: &str| Ok::<_, StoreError>(column::<Option<i64>>(row, name)?.map(Timestamp::from_millis));
+            let time = |name: &str| {
+                Ok::<_, StoreError>(column::<Option<i64>>(row, name)?.map(Timestamp::from_millis))
+            };
             Ok(StreamView {
                 queue: queue.clone(),
                 key: column::<&str>(row, "key")?.parse().map_err(|error| odd(&error))?,

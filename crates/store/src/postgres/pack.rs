@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn details_round_trip_and_nothing_is_nothing() {
-        let failure = Failure { schema_path: Some("/a".into()), ..Failure::transient("ü\u{fffd}").code("7") };
+        let failure =
+            Failure { schema_path: Some("/a".into()), ..Failure::transient("ü\u{fffd}").code("7") };
         let details = Details {
             failure: Some(failure.retry_after(Duration::from_secs(3))),
             signature: Some(Signature::from_bits(u64::MAX)),
@@ -97,7 +98,11 @@ mod tests {
         assert_eq!(Details::unpack(Some(&packed)), details);
         assert_eq!(Details::default().pack(), None);
         for cut in 0..packed.len() {
-            assert_eq!(Details::unpack(Some(&packed[..cut])), Details::default(), "what is cut off is left out");
+            assert_eq!(
+                Details::unpack(Some(&packed[..cut])),
+                Details::default(),
+                "what is cut off is left out"
+            );
         }
     }
 }

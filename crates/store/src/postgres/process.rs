@@ -120,14 +120,18 @@ impl Inner {
             let message_type = name::<MessageType>(row.get(5))?;
             let mut facts = Facts::read(row.get::<_, Option<Vec<i32>>>(6).as_deref());
             facts.counters.deliveries += 1;
-            add_crash(&mut columns, token, &Crash {
-                queue: &queue,
-                policy: &policy,
-                message_type: message_type.as_ref(),
-                facts,
-                alone: rows.len() == 1,
-                evidence,
-            });
+            add_crash(
+                &mut columns,
+                token,
+                &Crash {
+                    queue: &queue,
+                    policy: &policy,
+                    message_type: message_type.as_ref(),
+                    facts,
+                    alone: rows.len() == 1,
+                    evidence,
+                },
+            );
         }
         if !rows.is_empty() {
             let mut params: Vec<Param<'_>> = vec![(&now, Type::INT8)];
@@ -238,8 +242,7 @@ fn add_crash(columns: &mut Columns, token: LeaseToken, crash: &Crash<'_>) {
     if let Decision::Quarantine { set_aside, failure } = decision {
         let failure = door::clean(failure);
         let signature = signature(crash.queue, crash.message_type, &failure, crash.policy);
-        let details =
-            Details { failure: Some(failure), signature: Some(signature), ..Details::default() };
+        let details = Details { failure: Some(failure), signature: Some(signature), ..Details::default() };
         let aside = Some(set_aside.as_str());
         columns.add_own(token, act::CRASHED_AND_QUARANTINED, &details, aside, crash.alone);
     } else {

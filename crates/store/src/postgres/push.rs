@@ -123,8 +123,7 @@ impl Inner {
                 let policy = self.policy_of(message.queue.as_str()).await?;
                 let message_type = message.message_type.as_ref();
                 let failure = door::clean(failure.clone());
-                signature =
-                    Some(super::settle::signature(&message.queue, message_type, &failure, &policy));
+                signature = Some(super::settle::signature(&message.queue, message_type, &failure, &policy));
             }
             columns.add_decision(adoption.decision.clone(), signature, adoption.stages);
         }

@@ -148,11 +148,7 @@ impl Columns {
     }
 
     pub(super) fn token_params(&self) -> [Param<'_>; 3] {
-        [
-            (&self.epochs, Type::INT8_ARRAY),
-            (&self.claims, Type::INT8_ARRAY),
-            (&self.ids, Type::INT8_ARRAY),
-        ]
+        [(&self.epochs, Type::INT8_ARRAY), (&self.claims, Type::INT8_ARRAY), (&self.ids, Type::INT8_ARRAY)]
     }
 
     /// That there is nothing to settle.
@@ -227,8 +223,7 @@ impl Inner {
                 }
                 if let Decision::Quarantine { failure, .. } = &settlement.decision {
                     let failure = door::clean(failure.clone());
-                    settlement.signature =
-                        Some(signature(&queue, message_type.as_ref(), &failure, &policy));
+                    settlement.signature = Some(signature(&queue, message_type.as_ref(), &failure, &policy));
                 }
             }
         }

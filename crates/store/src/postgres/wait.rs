@@ -9,8 +9,8 @@ use std::time::Duration;
 use sickbay_core::clock::{Clock, Timestamp};
 use sickbay_core::port::{Claim, Exchanged};
 use sickbay_core::{Delivery, StoreError};
-use tokio::sync::{Notify, oneshot};
 use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_postgres::types::Type;
 
@@ -164,7 +164,8 @@ impl Inner {
             loop {
                 let Some(inner) = inner.upgrade() else { return };
                 let (ring, stop) = (Arc::downgrade(&bell), bell.clone());
-                let notified = move |queue: Option<&str>| ring.upgrade().inspect(|bell| bell.ring(queue)).is_some();
+                let notified =
+                    move |queue: Option<&str>| ring.upgrade().inspect(|bell| bell.ring(queue)).is_some();
                 // The connection must not keep a store alive that nobody has any more.
                 let listener = inner.pool.listener();
                 drop(inner);

@@ -9,9 +9,9 @@ use sickbay_core::{Delivery, Key, Lease, LeaseToken, Message, StoreError, Stream
 
 use super::failure::Translate;
 use super::place::pack;
-use crate::pack::unpack_headers;
 use super::state::{ClaimInfo, Taken};
 use super::tx::Tx;
+use crate::pack::unpack_headers;
 
 impl Tx<'_> {
     /// Writes one journal row for the batch, so that the deliveries are counted before anybody sees them.

@@ -10,9 +10,9 @@ use sickbay_core::{Counters, Decision, MessageId, NewMessage, StoreError, bug};
 use super::failure::Translate;
 use super::place::{Band, NUMBERS_MAX, Place};
 use super::row::MessageRow;
-use crate::pack::pack_headers;
 use super::state::Leased;
 use super::tx::Tx;
+use crate::pack::pack_headers;
 
 pub(super) const INSERT_MESSAGE: &str =
     "INSERT INTO message (place, type, pushed_at, deadline_at, stream, key, headers, checksum, payload)

@@ -16,11 +16,11 @@ use super::overview::journal_numbers;
 use super::pack::{entries, unpack_facts};
 use super::place::Place;
 use super::row::{MESSAGE_COLUMNS, MessageRow};
-use crate::pack::unpack_headers;
 use super::tx::locate;
 use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, is_held, read_waiting};
 use super::{list, state::Leased};
 use crate::door;
+use crate::pack::unpack_headers;
 
 /// Who holds which messages, by their numbers: worker and since when.
 pub(super) struct LeasedPlaces(HashMap<u64, (i64, String, i64)>);

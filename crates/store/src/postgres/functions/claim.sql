@@ -16,7 +16,7 @@ END $$;
 
 -- Whether suspects keep a process from getting anything else: 0 no, 1 it gets a suspect, 2 it gets nothing.
 CREATE OR REPLACE FUNCTION sickbay.suspicion(p_now bigint, p_process bigint) RETURNS integer LANGUAGE plpgsql STABLE
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM sickbay.lease WHERE process = p_process AND suspect) THEN
         RETURN 2;
@@ -86,7 +86,7 @@ END $$;
 CREATE OR REPLACE FUNCTION sickbay.candidates(
     p_now bigint, p_queue integer, p_suspects boolean, p_probing text[], p_seen bigint[], p_max integer
 ) RETURNS SETOF sickbay.waiting LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 BEGIN
     IF p_suspects THEN
         RETURN QUERY SELECT w.* FROM sickbay.waiting w
@@ -188,7 +188,7 @@ END $$;
 
 -- When time alone makes something claimable next; none if nothing waits for its time.
 CREATE OR REPLACE FUNCTION sickbay.next_event(p_queue integer) RETURNS bigint LANGUAGE sql VOLATILE
-SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
     SELECT least(
         (SELECT min(w.due_at) FROM generate_series(0, 3) l, generate_series(0, 9) r, LATERAL (
             SELECT x.due_at FROM sickbay.waiting x WHERE x.queue = p_queue AND x.lane = l AND x.lane <> 1 AND x.rank = r
@@ -206,7 +206,7 @@ CREATE OR REPLACE FUNCTION sickbay.exchange(
     answers smallint[], epoch bigint, claim bigint, expires_at bigint, now bigint, id bigint, rank smallint,
     pushed_at bigint, deadline_at bigint, checksum bigint, suspect boolean, type text, stream text, key text,
     facts integer[], headers bytea, payload bytea
-) LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 DECLARE
     v_now bigint := sickbay.time_now(p_now);
     v_suspicion integer;

@@ -132,7 +132,7 @@ CREATE OR REPLACE FUNCTION sickbay.settle(
     p_now bigint, p_force boolean, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_acts smallint[],
     p_after bigint[], p_stages integer[], p_cascade boolean[], p_details bytea[], p_set_aside text[], p_kind text[],
     p_reason text[], p_error text[], p_error_lower text[], p_signature bigint[], p_charged boolean[]
-) RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off AS $$
+) RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_answers smallint[] := array_fill(1::smallint, ARRAY[cardinality(p_ids)]);
     v_plain boolean := p_acts IS NULL;
@@ -264,7 +264,7 @@ END $$;
 
 -- Leases whose time has come end (contract 16). Those that somebody settles at this moment are left to them.
 CREATE OR REPLACE FUNCTION sickbay.expire(p_now bigint, p_all boolean) RETURNS bigint LANGUAGE plpgsql
-SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off AS $$
 DECLARE
     v_epochs bigint[];
     v_claims bigint[];

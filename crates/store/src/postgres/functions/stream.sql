@@ -23,7 +23,7 @@ $$;
 -- Puts what can be claimed of a stream where claims look for it, and everything else where they do not. Forgets
 -- an empty one.
 CREATE OR REPLACE FUNCTION sickbay.refresh_stream(p_queue integer, p_stream text) RETURNS void
-LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
 DECLARE
     s sickbay.stream;
     v_first bigint;

@@ -5,7 +5,7 @@ CREATE OR REPLACE FUNCTION sickbay.look(p_now bigint, p_ids bigint[])
 RETURNS TABLE (
     place text, queue text, worker text, epoch bigint, claim bigint, m sickbay.waiting, set_aside text, kind text,
     reason text, signature bigint, error text, quarantined_at bigint, discarded_at bigint
-) LANGUAGE sql STABLE AS $$
+) LANGUAGE sql STABLE SET jit = off AS $$
     SELECT x.place, q.name, x.worker, x.epoch, x.claim, x.m, x.set_aside, x.kind, x.reason, x.signature, x.error,
            x.quarantined_at, x.discarded_at
     FROM (
@@ -45,7 +45,7 @@ RETURNS TABLE (
     live bigint, active bigint, dead bigint, discarded bigint, pushed bigint, completed bigint, duplicates bigint,
     failures bigint, quarantined bigint, replayed bigint, removed bigint, scheduled bigint, failed bigint,
     next_due_at bigint, latest_due_at bigint, retries text, reasons text, gates text
-) LANGUAGE sql STABLE SET enable_seqscan = off AS $$
+) LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off AS $$
     SELECT t.live, l.active, t.dead, t.discarded, t.pushed, t.completed, t.duplicates, t.failures, t.quarantined,
            t.replayed, t.removed, w.scheduled, w.failed, w.next_due_at, w.latest_due_at,
            (SELECT json_agg(json_build_array(x.failures, x.type, x.count))::text FROM (
@@ -74,7 +74,7 @@ $$;
 -- The streams of a queue, blocked ones first.
 CREATE OR REPLACE FUNCTION sickbay.streams(p_now bigint, p_queue integer, p_max bigint)
 RETURNS TABLE (key text, state integer, head bigint, since bigint, due_at bigint, length bigint)
-LANGUAGE sql STABLE AS $$
+LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off AS $$
     SELECT x.key, x.state, CASE x.state WHEN 2 THEN x.leased_id WHEN 0 THEN x.hold_id ELSE x.head_id END,
            CASE x.state WHEN 2 THEN x.leased_since WHEN 0 THEN x.hold_since END,
            CASE WHEN x.state IN (1, 3) THEN x.head_due END, x.length

@@ -3,7 +3,7 @@
 mod model;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use sickbay_core::MessageId;
 use sickbay_core::port::{ProcessId, Store};
@@ -39,18 +39,29 @@ pub(crate) async fn connect(address: &str) -> tokio_postgres::Client {
     client
 }
 
-/// A name that no other schema has.
-pub(crate) fn schema_name() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
+/// Schemas that earlier tests of this program have no use for any more: to make one takes longer than most tests.
+static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A schema that goes with this value.
+/// Everything that a test can leave in a schema.
+const EMPTY: &str = "DELETE FROM sickbay.queue; DELETE FROM sickbay.tally; DELETE FROM sickbay.type_gate;
+    DELETE FROM sickbay.waiting; DELETE FROM sickbay.lease; DELETE FROM sickbay.stream; DELETE FROM sickbay.hold;
+    DELETE FROM sickbay.key; DELETE FROM sickbay.origin; DELETE FROM sickbay.dead; DELETE FROM sickbay.attempt;
+    DELETE FROM sickbay.original; DELETE FROM sickbay.completed; DELETE FROM sickbay.presence;
+    DELETE FROM sickbay.instance; DELETE FROM sickbay.waiter; DROP TABLE IF EXISTS sickbay.handled;
+    UPDATE sickbay.meta SET value = 1 WHERE name = 'epoch';
+    SELECT setval('sickbay.message_number', 1, false), setval('sickbay.claim_number', 1, false),
+        setval('sickbay.dead_number', 1, false)";
+
+/// A schema of a test's own, as if it were new.
 pub(crate) struct Schema(pub(crate) String);
 
 impl Schema {
     pub(crate) async fn create() -> Self {
-        let schema = Self(schema_name());
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        if let Some(free) = FREE.lock().unwrap().pop() {
+            return Self(free);
+        }
+        let schema = Self(format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         PostgresStore::migrate(&address(), &schema.options()).await.unwrap();
         schema
     }
@@ -58,15 +69,24 @@ impl Schema {
     pub(crate) fn options(&self) -> PostgresOptions {
         PostgresOptions::default().schema(&self.0)
     }
+
+    /// A statement with the name of this schema in it.
+    pub(crate) fn sql(&self, text: &str) -> String {
+        text.replace("sickbay.", &format!("{}.", self.0))
+    }
 }
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let sql = format!("DROP SCHEMA IF EXISTS {} CASCADE", self.0);
+        if std::thread::panicking() {
+            return;
+        }
         block(async {
             let client = connect(&address()).await;
-            // A failed test may leave a transaction behind that is in the way; the server goes away anyway.
-            drop(client.batch_execute(&format!("SET lock_timeout = '5s'; SET client_min_messages = error; {sql}")).await);
+            let quietly = "SET lock_timeout = '5s'; SET client_min_messages = error;";
+            if client.batch_execute(&format!("{quietly} {}", self.sql(EMPTY))).await.is_ok() {
+                FREE.lock().unwrap().push(self.0.clone());
+            }
         });
     }
 }
@@ -89,12 +109,13 @@ impl PostgresFixture {
     }
 
     fn execute(&self, sql: &str) -> u64 {
-        block(async { connect(&address()).await.execute(&sql.replace("sickbay.", &format!("{}.", self.schema.0)), &[]).await.unwrap() })
+        block(async { connect(&address()).await.execute(&self.schema.sql(sql), &[]).await.unwrap() })
     }
 }
 
 async fn open(schema: &Schema, clock: &ManualClock) -> PostgresStore {
-    let options = schema.options().clock(Arc::new(clock.clone())).name("fixture").sole_owner(true).connections(2);
+    let options =
+        schema.options().clock(Arc::new(clock.clone())).name("fixture").sole_owner(true).connections(2);
     PostgresStore::connect(&address(), options).await.unwrap()
 }
 
