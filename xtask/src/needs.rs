@@ -25,7 +25,7 @@ pub(crate) struct Need {
 
 /// Everything that any test of the workspace needs.
 pub(crate) const NEEDS: &[Need] = &[
-    Need { name: "PostgreSQL", found: has_postgres, apt: "postgresql", tests: "servers::postgres::" },
+    Need { name: "PostgreSQL", found: has_postgres, apt: "postgresql", tests: "postgres::" },
     Need { name: "RabbitMQ", found: has_rabbitmq, apt: "rabbitmq-server", tests: "servers::rabbitmq::" },
 ];
 

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use crate::cargo::{cargo, has_subcommand};
 use crate::counts::{Counts, Runner};
 use crate::needs::{self, NEEDS};
+use crate::servers::Postgres;
 use crate::steps::{Ending, Steps, exits_well, tests_pass};
 use crate::tidy;
 
@@ -80,11 +81,21 @@ fn tests(steps: &mut Steps, root: &Path, arguments: &[String]) {
         needs::report(&left_out, std::env::var("CI").is_ok_and(|ci| ci == "true"))
     });
     let skip: Vec<&str> = left_out.iter().map(|need| need.tests).collect();
+    let mut postgres = None;
+    if !skip.contains(&"postgres::") {
+        steps.run("postgres", || {
+            postgres = Some(Postgres::start_fast()?);
+            Ok(Ending::Passed)
+        });
+    }
     let runner = if has_subcommand(root, "nextest") { Runner::Nextest } else { Runner::Cargo };
     let mut none_found = false;
     steps.run_tests("tests", || {
-        let (ending, mut counts) =
-            tests_pass(runner, cargo(root, &words(&runner.arguments(arguments, &skip))))?;
+        let mut command = cargo(root, &words(&runner.arguments(arguments, &skip)));
+        if let Some(postgres) = &postgres {
+            command.env("SICKBAY_TEST_POSTGRES", &postgres.url);
+        }
+        let (ending, mut counts) = tests_pass(runner, command)?;
         if !arguments.is_empty() {
             // What the filter leaves out is not skipped: nobody asked for it.
             counts.skipped = 0;

@@ -25,6 +25,15 @@ const SETTINGS: [&str; 12] = [
     "log_checkpoints=off",
 ];
 
+/// Settings of a server that tests of what is stored run on: it need not survive the machine.
+const FAST: [&str; 5] = [
+    "fsync=off",
+    "synchronous_commit=off",
+    "full_page_writes=off",
+    "shared_buffers=128MB",
+    "max_locks_per_transaction=256",
+];
+
 /// A PostgreSQL server of our own. Dropping it stops the server and removes its files.
 #[derive(Debug)]
 pub(crate) struct Postgres {
@@ -35,12 +44,22 @@ pub(crate) struct Postgres {
     programs: PathBuf,
     port: u16,
     user: User,
+    settings: Vec<&'static str>,
     folder: Folder,
 }
 
 impl Postgres {
     /// Installs PostgreSQL if it is missing, makes a cluster in a temporary folder and starts it.
     pub(crate) fn start() -> Result<Self> {
+        Self::start_with(&SETTINGS)
+    }
+
+    /// The same for tests, which do not pull the plug on it.
+    pub(crate) fn start_fast() -> Result<Self> {
+        Self::start_with(&[&SETTINGS[..], &FAST[..]].concat())
+    }
+
+    fn start_with(settings: &[&'static str]) -> Result<Self> {
         let programs = match find_programs() {
             Some(programs) => programs,
             None => {
@@ -65,7 +84,8 @@ impl Postgres {
         machine::run(user.apply(&mut initdb))?;
         let port = machine::free_port()?;
         let url = format!("postgres://postgres:{password}@127.0.0.1:{port}/postgres");
-        let mut postgres = Self { url, server: None, programs, port, user, folder };
+        let settings = settings.to_vec();
+        let mut postgres = Self { url, server: None, programs, port, user, settings, folder };
         postgres.launch()?;
         Ok(postgres)
     }
@@ -87,7 +107,7 @@ impl Postgres {
         let mut server = Command::new(self.programs.join("postgres"));
         server.arg("-D").arg(&data).arg("-p").arg(self.port.to_string());
         server.arg("-k").arg(self.folder.path());
-        for setting in SETTINGS {
+        for setting in &self.settings {
             server.args(["-c", setting]);
         }
         // SIGQUIT is PostgreSQL's "immediate" shutdown.

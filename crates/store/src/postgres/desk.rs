@@ -1,6 +1,7 @@
 //! Operators' acts (contract 24–29).
 
 use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use sickbay_core::message::Status;
 use sickbay_core::policy::{Ordering, WhenHeadQuarantined};
@@ -45,6 +46,9 @@ fn answers(act: Act, rows: &[Row]) -> Result<Vec<Replayed>, StoreError> {
     let answer = |row: &Row| match row.get::<_, &str>(0) {
         "done" => Ok(Replayed::Done),
         "missing" => Ok(Replayed::NotFound),
+        word if word.starts_with("untouched ") => {
+            Ok(Replayed::Refused { why: door::nothing_to_reset(status(&word[10..])?) })
+        }
         word => Ok(Replayed::Refused { why: act.refusal(status(word)?).unwrap_or_default() }),
     };
     rows.iter().map(answer).collect()
@@ -212,10 +216,16 @@ impl Inner {
         answers(act, &rows)
     }
 
-    pub(super) async fn purge(self: Arc<Self>, queue: QueueName, rows_max: u32) -> Result<u64, StoreError> {
-        let (queue, max) = (queue.as_str(), i64::from(rows_max));
-        let params: [Param<'_>; 2] = [(&queue, Type::TEXT), (&max, Type::INT8)];
-        let rows = self.query("SELECT sickbay.purge($1, $2)", &params).await?;
+    pub(super) async fn purge(
+        self: Arc<Self>,
+        queue: QueueName,
+        age: Duration,
+        rows_max: u32,
+    ) -> Result<u64, StoreError> {
+        let (now, queue, age, max) = (self.now(), queue.as_str(), millis(age), i64::from(rows_max));
+        let params: [Param<'_>; 4] =
+            [(&now, Type::INT8), (&queue, Type::TEXT), (&age, Type::INT8), (&max, Type::INT8)];
+        let rows = self.query("SELECT sickbay.purge($1, $2, $3, $4)", &params).await?;
         Ok(rows.first().map_or(0, |row| row.get::<_, i64>(0) as u64))
     }
 

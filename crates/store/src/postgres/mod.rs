@@ -20,6 +20,7 @@ mod push;
 mod row;
 mod schema;
 mod settle;
+mod stream_view;
 mod tls;
 mod view;
 mod wait;

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use sickbay_core::id::IdPrefix;
 use sickbay_core::port::Overview;
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamState, StreamView, TypeGate};
-use sickbay_core::{Key, MessageType, QueueName, QueuePolicy, StoreError, Timestamp};
+use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::{Key, MessageType, QueueName, QueuePolicy, StoreError, StreamKey, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::call::{Param, column};
-use super::row::{id, odd};
+use super::row::odd;
 use super::{Inner, PostgresStore};
 
 const STATS: &str = "SELECT q.paused, q.policy, s.* FROM sickbay.queue q, sickbay.stats($1, q.no) s
@@ -51,7 +51,17 @@ impl Overview for PostgresStore {
 
     async fn streams(&self, queue: &QueueName, rows_max: u32) -> Result<Vec<StreamView>, StoreError> {
         let (inner, queue) = (self.inner.clone(), queue.clone());
-        self.run(async move { inner.streams(&queue, rows_max).await }).await
+        self.run(async move { inner.streams(&queue, None, rows_max).await }).await
+    }
+
+    async fn stream(
+        &self,
+        queue: &QueueName,
+        key: &StreamKey,
+        rows_max: u32,
+    ) -> Result<Option<StreamDetail>, StoreError> {
+        let (inner, queue, key) = (self.inner.clone(), queue.clone(), key.clone());
+        self.run(async move { inner.stream(&queue, &key, rows_max).await }).await
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {
@@ -115,37 +125,6 @@ impl Inner {
             }
         }
         Ok(stats)
-    }
-
-    async fn streams(
-        self: Arc<Self>,
-        queue: &QueueName,
-        rows_max: u32,
-    ) -> Result<Vec<StreamView>, StoreError> {
-        let (now, name, max) = (self.now(), queue.as_str(), i64::from(rows_max));
-        let params: [Param<'_>; 3] = [(&now, Type::INT8), (&name, Type::TEXT), (&max, Type::INT8)];
-        let rows = self.query("SELECT * FROM sickbay.streams($1, sickbay.queue_no($2), $3)", &params).await?;
-        let view = |row: &Row| {
-            let state = match column::<i32>(row, "state")? {
-                0 => StreamState::Held,
-                1 => StreamState::Scheduled,
-                2 => StreamState::Leased,
-                _ => StreamState::Ready,
-            };
-            let time = |name: &str| {
-                Ok::<_, StoreError>(column::<Option<i64>>(row, name)?.map(Timestamp::from_millis))
-            };
-            Ok(StreamView {
-                queue: queue.clone(),
-                key: column::<&str>(row, "key")?.parse().map_err(|error| odd(&error))?,
-                state,
-                head: column::<Option<i64>>(row, "head")?.map(id).transpose()?,
-                since: time("since")?,
-                due_at: time("due_at")?,
-                length: column::<i64>(row, "length")? as u64,
-            })
-        };
-        rows.iter().map(view).collect()
     }
 
     async fn is_done(self: Arc<Self>, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

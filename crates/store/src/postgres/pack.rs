@@ -9,13 +9,14 @@ use sickbay_core::signature::Signature;
 use crate::pack::{Packer, Unpacker};
 
 /// How attempts end, by the number in their row.
-const ENDS: [AttemptEnd; 6] = [
+const ENDS: [AttemptEnd; 7] = [
     AttemptEnd::Failed,
     AttemptEnd::Quarantined,
     AttemptEnd::Crashed,
     AttemptEnd::LeaseExpired,
     AttemptEnd::Released,
     AttemptEnd::Replayed,
+    AttemptEnd::Reset,
 ];
 
 pub(super) fn end_from(code: i16) -> AttemptEnd {

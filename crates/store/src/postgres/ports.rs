@@ -1,6 +1,7 @@
 //! The ports of the store: each call is carried out where the connections live.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use sickbay_core::port::{
@@ -111,8 +112,8 @@ impl Desk for PostgresStore {
         self.run(self.inner.clone().act(Act::Restore, "restore", ids)).await
     }
 
-    async fn purge(&self, queue: &QueueName, rows_max: u32) -> Result<u64, StoreError> {
-        self.run(self.inner.clone().purge(queue.clone(), rows_max)).await
+    async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
+        self.run(self.inner.clone().purge(queue.clone(), age, rows_max)).await
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
@@ -121,6 +122,10 @@ impl Desk for PostgresStore {
 
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
         self.run(self.inner.clone().act(Act::Hasten, "hasten", ids)).await
+    }
+
+    async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
+        self.run(self.inner.clone().act(Act::Reset, "reset_attempts", ids)).await
     }
 
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError> {

@@ -209,13 +209,16 @@ BEGIN
     END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION sickbay.purge(p_queue text, p_max bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+-- What was discarded at least so long ago goes for good, the longest discarded first.
+CREATE OR REPLACE FUNCTION sickbay.purge(p_now bigint, p_queue text, p_age bigint, p_max bigint) RETURNS bigint
+LANGUAGE plpgsql AS $$
 DECLARE
+    v_until bigint := sickbay.time_now(p_now) - p_age;
     v_queue integer := sickbay.queue_no(p_queue);
     v_count bigint := 0;
     d record;
 BEGIN
-    FOR d IN SELECT id, message FROM sickbay.dead WHERE queue = v_queue AND discarded_at IS NOT NULL
+    FOR d IN SELECT id, message FROM sickbay.dead WHERE queue = v_queue AND discarded_at <= v_until
              ORDER BY discarded_at, id LIMIT p_max FOR UPDATE LOOP
         DELETE FROM sickbay.dead WHERE id = d.id;
         PERFORM sickbay.forget(d.id);
@@ -261,6 +264,36 @@ BEGIN
         IF v_status IN ('scheduled', 'failed') THEN
             UPDATE sickbay.waiting SET due_at = v_now WHERE id = p_ids[i];
             PERFORM sickbay.announce((m.r).queue);
+            v_status := 'done';
+        END IF;
+        IF (m.r).stream IS NOT NULL THEN
+            PERFORM sickbay.refresh_stream((m.r).queue, (m.r).stream);
+        END IF;
+        RETURN NEXT v_status;
+    END LOOP;
+END $$;
+
+-- Gives messages that wait their attempts back.
+CREATE OR REPLACE FUNCTION sickbay.reset_attempts(p_now bigint, p_ids bigint[]) RETURNS SETOF text
+LANGUAGE plpgsql AS $$
+DECLARE
+    v_now bigint := sickbay.time_now(p_now);
+    v_status text;
+    m record;
+    f integer[];
+BEGIN
+    PERFORM sickbay.expire(v_now, false);
+    FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
+        SELECT * INTO m FROM sickbay.locate(p_ids[i]);
+        v_status := sickbay.status(m.place, m.r, v_now);
+        f := (m.r).facts;
+        IF m.place = 'waiting' AND (f IS NULL OR f[1:6] = '{0,0,0,0,0,0}') THEN
+            v_status := 'untouched ' || v_status;
+        ELSIF m.place = 'waiting' THEN
+            INSERT INTO sickbay.attempt (message, number, started_at, ended_at, worker, ended)
+            VALUES (p_ids[i], f[8] + f[1], v_now, v_now, '', 6);
+            UPDATE sickbay.waiting SET traces = true, facts = ARRAY[0, 0, 0, 0, 0, 0, f[7], f[8] + f[1], f[9], f[10]]
+            WHERE id = p_ids[i];
             v_status := 'done';
         END IF;
         IF (m.r).stream IS NOT NULL THEN

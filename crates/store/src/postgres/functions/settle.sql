@@ -152,6 +152,7 @@ BEGIN
     PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
     FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease y, unnest(y.rows) x
              WHERE y.claim = ANY (p_claims) AND y.special && p_ids AND x.stream IS NOT NULL AND x.id = ANY (p_ids)
+                 AND x.id = ANY (y.ids)
              ORDER BY 1, 2 LOOP
         PERFORM sickbay.lock_stream(s.queue, s.stream);
     END LOOP;

@@ -71,8 +71,8 @@ RETURNS TABLE (
               WHERE y.queue = p_queue AND y.lane = a AND y.rank = b AND y.due_at > sickbay.time_now(p_now)) x) w
 $$;
 
--- The streams of a queue, blocked ones first.
-CREATE OR REPLACE FUNCTION sickbay.streams(p_now bigint, p_queue integer, p_max bigint)
+-- The streams of a queue, blocked ones first; or one of them.
+CREATE OR REPLACE FUNCTION sickbay.streams(p_now bigint, p_queue integer, p_key text, p_max bigint)
 RETURNS TABLE (key text, state integer, head bigint, since bigint, due_at bigint, length bigint)
 LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off AS $$
     SELECT x.key, x.state, CASE x.state WHEN 2 THEN x.leased_id WHEN 0 THEN x.hold_id ELSE x.head_id END,
@@ -83,7 +83,7 @@ LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off AS $$
                            WHEN h.id < coalesce(f.id, 9223372036854775807) THEN 0
                            WHEN coalesce(f.due_at, n.due_at) > sickbay.time_now(p_now) THEN 1 ELSE 3 END AS state,
                l.id AS leased_id, l.since AS leased_since, h.id AS hold_id, h.since AS hold_since,
-               coalesce(f.id, n.id) AS head_id, coalesce(f.due_at, n.due_at) AS head_due, c.length + s.leased AS length
+               coalesce(f.id, n.id) AS head_id, coalesce(f.due_at, n.due_at) AS head_due, c.length + d.length + s.leased AS length
         FROM sickbay.stream s
         LEFT JOIN LATERAL (SELECT r.id, y.claimed_at AS since FROM sickbay.lease y, unnest(y.rows) r
                            WHERE s.leased > 0 AND y.queue = p_queue AND r.stream = s.key AND r.id = ANY (y.ids)
@@ -95,7 +95,26 @@ LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off AS $$
         LEFT JOIN LATERAL (SELECT y.id, y.due_at FROM sickbay.waiting y
                            WHERE f.id IS NULL AND y.queue = p_queue AND y.stream = s.key AND y.deferred
                            ORDER BY y.due_at, y.id LIMIT 1) n ON true,
-        LATERAL (SELECT count(*) AS length FROM sickbay.waiting y WHERE y.queue = p_queue AND y.stream = s.key) c
-        WHERE s.queue = p_queue
+        LATERAL (SELECT count(*) AS length FROM sickbay.waiting y WHERE y.queue = p_queue AND y.stream = s.key) c,
+        LATERAL (SELECT count(*) AS length FROM sickbay.hold y WHERE y.queue = p_queue AND y.key = s.key) d
+        WHERE s.queue = p_queue AND (p_key IS NULL OR s.key = p_key)
     ) x ORDER BY x.state, x.key LIMIT p_max
+$$;
+
+-- The entries of a stream in their order.
+CREATE OR REPLACE FUNCTION sickbay.entries(p_queue integer, p_key text, p_max bigint)
+RETURNS TABLE (id bigint, type text, leased boolean, due_at bigint, deferred boolean, failures integer)
+LANGUAGE sql STABLE SET enable_seqscan = off SET jit = off AS $$
+    SELECT x.id, x.type, x.leased, x.due_at, x.deferred, x.failures FROM (
+        (SELECT w.id, w.type, false AS leased, w.due_at, w.deferred, coalesce(w.facts[2], 0) AS failures
+         FROM sickbay.waiting w WHERE w.queue = p_queue AND w.stream = p_key AND NOT w.deferred ORDER BY w.id LIMIT p_max)
+        UNION ALL
+        (SELECT w.id, w.type, false, w.due_at, w.deferred, coalesce(w.facts[2], 0)
+         FROM sickbay.waiting w WHERE w.queue = p_queue AND w.stream = p_key AND w.deferred ORDER BY w.id LIMIT p_max)
+        UNION ALL
+        SELECT r.id, r.type, true, r.due_at, r.deferred, coalesce(r.facts[2], 0)
+        FROM sickbay.stream s, sickbay.lease l, unnest(l.rows) r
+        WHERE s.queue = p_queue AND s.key = p_key AND s.leased > 0 AND l.queue = p_queue AND r.stream = p_key
+            AND r.id = ANY (l.ids)
+    ) x ORDER BY x.id LIMIT p_max
 $$;

@@ -167,7 +167,7 @@ CREATE TABLE sickbay.attempt (
     started_at bigint   NOT NULL,
     ended_at   bigint   NOT NULL,
     worker     text     NOT NULL,
-    ended      smallint NOT NULL, -- 0 failed, 1 quarantined, 2 crashed, 3 lease expired, 4 released, 5 replayed
+    ended      smallint NOT NULL, -- 0 failed, 1 quarantined, 2 crashed, 3 lease expired, 4 released, 5 replayed, 6 reset
     details    bytea,             -- failure, signature, running time, output
     PRIMARY KEY (message, no)
 );

@@ -3,7 +3,7 @@
 mod model;
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 
 use sickbay_core::MessageId;
 use sickbay_core::port::{ProcessId, Store};
@@ -12,6 +12,7 @@ use sickbay_store::{PostgresEffect, PostgresOptions, PostgresStore};
 use sickbay_testkit::{Fixture, ManualClock};
 use tokio::runtime::Runtime;
 use tokio_postgres::NoTls;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// Where connections live: the runtimes of tests come and go.
 pub(crate) static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
@@ -39,8 +40,11 @@ pub(crate) async fn connect(address: &str) -> tokio_postgres::Client {
     client
 }
 
-/// Schemas that earlier tests of this program have no use for any more: to make one takes longer than most tests.
-static FREE: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Where schemas are listed that an earlier test has no use for any more: to make one takes longer than most
+/// tests, and each test may be a program of its own.
+const FREE: &str = "CREATE TABLE IF NOT EXISTS public.sickbay_free_schema (name text PRIMARY KEY)";
+const TAKE: &str = "DELETE FROM public.sickbay_free_schema WHERE name = (
+    SELECT name FROM public.sickbay_free_schema WHERE name LIKE $1 LIMIT 1 FOR UPDATE SKIP LOCKED) RETURNING name";
 
 /// Everything that a test can leave in a schema.
 const EMPTY: &str = "DELETE FROM sickbay.queue; DELETE FROM sickbay.tally; DELETE FROM sickbay.type_gate;
@@ -58,10 +62,17 @@ pub(crate) struct Schema(pub(crate) String);
 impl Schema {
     pub(crate) async fn create() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        if let Some(free) = FREE.lock().unwrap().pop() {
-            return Self(free);
+        // Of the same version, down to the last letter of its functions.
+        let statements = PostgresStore::migration_sql(&address(), &PostgresOptions::default()).await.unwrap();
+        let version = format!("test_{:08x}_", xxh3_64(statements.as_bytes()) as u32);
+        let client = connect(&address()).await;
+        // Two tests may try to make the table at the same time.
+        drop(client.batch_execute(&format!("SET client_min_messages = error; {FREE}")).await);
+        if let Some(row) = client.query_opt(TAKE, &[&format!("{version}%")]).await.unwrap() {
+            return Self(row.get(0));
         }
-        let schema = Self(format!("test_{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let schema =
+            Self(format!("{version}{}_{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
         PostgresStore::migrate(&address(), &schema.options()).await.unwrap();
         schema
     }
@@ -85,7 +96,8 @@ impl Drop for Schema {
             let client = connect(&address()).await;
             let quietly = "SET lock_timeout = '5s'; SET client_min_messages = error;";
             if client.batch_execute(&format!("{quietly} {}", self.sql(EMPTY))).await.is_ok() {
-                FREE.lock().unwrap().push(self.0.clone());
+                let give_back = "INSERT INTO public.sickbay_free_schema VALUES ($1)";
+                drop(client.execute(give_back, &[&self.0]).await);
             }
         });
     }
