@@ -7,13 +7,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use sickbay_sim::bugs::{Finder, Hunt, hunt_all};
-use sickbay_sim::run::{Plan, run_folder, run_plan};
+use sickbay_sim::run::{Plan, read, run_folder, run_plan};
 use sickbay_sim::soak::soak;
+use sickbay_sim::stores::Kind;
+use sickbay_sim::world::trace;
 
 const USAGE: &str = "\
 Usage: sickbay-sim schedules [--seeds N] [--steps N] [--seed S] [--store memory|sqlite] [--shrink SECONDS] [--json] [--keep DIR]
        sickbay-sim bugs [NAME] [--json]
        sickbay-sim replay DIR
+       sickbay-sim trace FILE [--store memory|sqlite]
        sickbay-sim soak [--minutes N | --seconds N] [--seed S] [--json]";
 
 /// Arguments by name.
@@ -47,6 +50,7 @@ fn main() -> Result<ExitCode> {
         "schedules" => schedules(&rest),
         "bugs" => bugs(first.as_deref().filter(|name| !name.starts_with("--")), &rest),
         "replay" => replay(&first.context("which folder?")?),
+        "trace" => traced(&first.context("which file?")?, &rest),
         "soak" => soaked(&rest),
         other => bail!("{other:?} is no command\n{USAGE}"),
     }
@@ -123,6 +127,13 @@ fn replay(folder: &str) -> Result<ExitCode> {
         }
     }
     Ok(exit(results.iter().all(|(_, outcome)| outcome.is_ok())))
+}
+
+/// Shows what every step of a script changes.
+fn traced(file: &str, arguments: &Arguments) -> Result<ExitCode> {
+    let kind = if arguments.value("--store") == Some("sqlite") { Kind::Sqlite } else { Kind::Memory };
+    let violation = trace(kind, &read(&std::fs::read_to_string(file)?)?, |line| println!("{line}"));
+    Ok(exit(violation.is_none()))
 }
 
 fn soaked(arguments: &Arguments) -> Result<ExitCode> {

@@ -91,6 +91,33 @@ pub fn run(kind: Kind, looks: Looks, script: &[Command]) -> Result<Done, Failed>
     }
 }
 
+/// Carries a script out and tells after each step which messages changed, and how.
+pub fn trace(kind: Kind, script: &[Command], mut tell: impl FnMut(String)) -> Option<Violation> {
+    let mut world = World::new(kind);
+    world.looks = Looks::Always;
+    let mut before: BTreeMap<u64, String> = BTreeMap::new();
+    for (at, command) in script.iter().enumerate() {
+        world.step(at, command);
+        tell(format!("{at}: {command}"));
+        let after = world.oracle().tell();
+        for (id, text) in after.iter().filter(|(id, text)| before.get(id) != Some(text)) {
+            tell(format!("      {id}: {text}"));
+        }
+        for id in before.keys().filter(|id| !after.contains_key(id)) {
+            tell(format!("      {id}: gone"));
+        }
+        before = after;
+        if let Some(violation) = world.violation() {
+            tell(format!("{}: {}", violation.invariant, violation.text));
+            return Some(violation);
+        }
+    }
+    world.drain();
+    let violation = world.violation();
+    tell(violation.as_ref().map_or("nothing is wrong".to_owned(), |v| format!("at the end: {}: {}", v.invariant, v.text)));
+    violation
+}
+
 impl World {
     /// An empty store of this kind with both queues.
     pub fn new(kind: Kind) -> Self {

@@ -203,6 +203,22 @@ impl Oracle {
         self.now
     }
 
+    /// Every message that is there, in words.
+    pub fn tell(&self) -> BTreeMap<u64, String> {
+        let stream = |entry: &Entry| entry.stream.map(|stream| self.stream_names.0[stream].clone());
+        let tell = |entry: &Entry| {
+            let place = match &entry.place {
+                Place::Leased { process, .. } => format!("leased by {}", process.0),
+                other => format!("{other:?}"),
+            };
+            let marks = [(entry.suspect, " suspect"), (entry.deferred, " deferred"), (entry.damaged, " damaged")];
+            let marks: String = marks.iter().filter(|(on, _)| *on).map(|(_, word)| *word).collect();
+            let due = (entry.due_at - self.now).max(0);
+            format!("{} {:?} p{} {place}{marks} due in {due} ms", self.queue_names.0[entry.queue], stream(entry), entry.priority)
+        };
+        self.entries.iter().map(|(id, entry)| (*id, tell(entry))).collect()
+    }
+
     /// Forgets what was noted about handlers long gone.
     pub fn forget(&mut self) {
         let current: Vec<_> = self.failing.iter().copied().filter(|token| self.is_current(*token)).collect();

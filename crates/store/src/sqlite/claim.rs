@@ -122,11 +122,16 @@ impl Tx<'_> {
     }
 
     fn gather_suspect(&mut self, queue_no: i64, gathered: &mut Gathered) -> Result<bool, StoreError> {
-        let Some((place, due_at)) = self.first_suspect(queue_no)? else { return Ok(false) };
-        self.forget_candidate(place, due_at)?;
-        let candidate = self.read_candidate(place)?;
-        self.take_waiting(candidate, gathered)?;
-        Ok(!gathered.taken.is_empty())
+        while let Some((place, due_at)) = self.first_suspect(queue_no)? {
+            self.forget_candidate(place, due_at)?;
+            let candidate = self.read_candidate(place)?;
+            self.take_waiting(candidate, gathered)?;
+            // One that a gate, its stream or its key keeps back is no reason to give nothing.
+            if !gathered.taken.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Gathers from all priorities of a queue, the most urgent first.

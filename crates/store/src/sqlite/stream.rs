@@ -79,6 +79,12 @@ impl Tx<'_> {
             .translated()
     }
 
+    fn is_deferred(&self, stream: i64, number: u64) -> Result<bool, StoreError> {
+        self.prepare("SELECT 1 FROM entry WHERE stream = ?1 AND deferred = 1 AND number = ?2")?
+            .exists(params![stream, number as i64])
+            .translated()
+    }
+
     /// Takes a message out of its stream.
     pub(super) fn leave_stream(&self, stream: i64, number: u64) -> Result<(), StoreError> {
         self.execute(
@@ -152,8 +158,9 @@ impl Tx<'_> {
             return Ok(());
         }
         if let Some(mut waiting) = self.state.demoted.remove(&stream) {
-            while let Some((_, _, _, place)) = waiting.pop_first() {
-                if self.unblock(Place(place))? {
+            while let Some((_, _, number, place)) = waiting.pop_first() {
+                // One that keeps the order waits until it is the first: another may have come before it.
+                if self.is_deferred(stream, number)? && self.unblock(Place(place))? {
                     break;
                 }
             }
