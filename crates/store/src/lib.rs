@@ -15,5 +15,5 @@ mod system_clock;
 pub use memory::{MemoryEffect, MemoryStore};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresEffect, PostgresOptions, PostgresStore};
-pub use sqlite::{SqliteEffect, SqliteOptions, SqliteStore};
+pub use sqlite::{Lost, SqliteEffect, SqliteOptions, SqliteStore};
 pub use system_clock::SystemClock;

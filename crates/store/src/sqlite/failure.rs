@@ -64,6 +64,15 @@ pub(super) fn owned(path: &Path, by: &str) -> StoreError {
     StoreError::new(ErrorKind::TryAgain, "SB0009", message)
 }
 
+pub(super) fn replaced(path: &Path) -> StoreError {
+    let message = format!(
+        "{} was replaced or removed while it was open; nothing more is written to the file that was there. Stop, put \
+         the right file back, and start again",
+        path.display()
+    );
+    StoreError::new(ErrorKind::Stop, "SB0019", message)
+}
+
 pub(super) fn io(path: &Path, error: &std::io::Error) -> StoreError {
     let (kind, code) = match error.kind() {
         std::io::ErrorKind::StorageFull => (ErrorKind::Full, "SB0005"),

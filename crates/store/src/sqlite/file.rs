@@ -5,39 +5,64 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, ffi};
 use sickbay_core::{ErrorKind, StoreError};
 
+use super::disk::{Purpose, SideFile, name_over};
 use super::failure::{Translate, io, owned};
+use super::mark::{self, Lost, Mark, Reached};
 use super::schema;
 
 /// The oldest SQLite without the bug that resets a log which is still needed.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
-/// A checkpoint is due after so many pages of log.
-const CHECKPOINT_PAGES: i64 = 4000;
+/// How often we look whether the file is still ours.
+const LOOK_EVERY_MS: i64 = 1000;
+
+/// How the file is reached and kept.
+#[derive(Clone, Debug)]
+pub(super) struct Setup {
+    pub(super) path: PathBuf,
+    pub(super) log_bytes: u64,
+    pub(super) file_bytes_max: Option<u64>,
+    /// A checkpoint is due after so many pages of log.
+    pub(super) checkpoint_pages: u32,
+    /// A VFS of SQLite instead of the system's files, for tests.
+    pub(super) vfs: Option<String>,
+    /// What the file lacks is accepted as lost.
+    pub(super) accept_loss: bool,
+}
 
 /// The store's file, open for writing by this process alone.
 pub(super) struct File {
     pub(super) connection: Connection,
-    path: PathBuf,
-    log_bytes: u64,
-    file_bytes_max: Option<u64>,
+    pub(super) mark: Option<Mark>,
+    /// How far the file had got according to its mark, where that is further than the file itself.
+    pub(super) lost: Option<(Lost, Reached)>,
+    setup: Setup,
+    identity: Identity,
+    looked_at: i64,
     /// Held as long as the store is open.
-    _lock: fs::File,
+    _lock: Option<fs::File>,
 }
 
 impl File {
     /// Takes possession of the file and brings it to this program's version.
-    pub(super) fn open(path: &Path, log_bytes: u64, file_bytes_max: Option<u64>) -> Result<Self, StoreError> {
+    pub(super) fn open(setup: Setup) -> Result<Self, StoreError> {
         if rusqlite::version_number() < SQLITE_VERSION_MIN {
             let message =
                 format!("SQLite {} can lose its log; 3.51.3 or newer is needed", rusqlite::version());
             return Err(StoreError::new(ErrorKind::Stop, "SB0014", message));
         }
-        let lock = lock(path)?;
-        let connection = connect(path)?;
-        schema::migrate(&connection, path)?;
-        let file = Self { connection, path: path.to_owned(), log_bytes, file_bytes_max, _lock: lock };
+        let lock = if setup.vfs.is_none() { Some(lock(&setup.path)?) } else { None };
+        let connection = connect(&setup)?;
+        // Until it is clear that nothing is missing, closing the connection must leave the log as it is.
+        keep_log(&connection, true)?;
+        let (mark, lost) = compare(&connection, &setup)?;
+        schema::migrate(&connection, &setup.path)?;
+        keep_log(&connection, false)?;
+        let identity = Identity::of(&setup.path);
+        let file = Self { connection, mark, lost, setup, identity, looked_at: i64::MIN, _lock: lock };
         file.limit()?;
         file.grow_log()?;
         Ok(file)
@@ -45,13 +70,25 @@ impl File {
 
     /// Closes and opens the connection: after an error of the disk nothing in memory is trusted.
     pub(super) fn reopen(&mut self) -> Result<(), StoreError> {
-        self.connection = connect(&self.path)?;
+        self.connection = connect(&self.setup)?;
         self.limit()
+    }
+
+    /// An error if another file lies where ours was. Looks once a second at most.
+    pub(super) fn check_identity(&mut self, now: i64) -> Result<(), StoreError> {
+        if self.setup.vfs.is_some() || now.saturating_sub(self.looked_at) < LOOK_EVERY_MS {
+            return Ok(());
+        }
+        self.looked_at = now;
+        if Identity::of(&self.setup.path) == self.identity {
+            return Ok(());
+        }
+        Err(super::failure::replaced(&self.setup.path))
     }
 
     /// Keeps the file from growing beyond its limit.
     fn limit(&self) -> Result<(), StoreError> {
-        let Some(bytes) = self.file_bytes_max else { return Ok(()) };
+        let Some(bytes) = self.setup.file_bytes_max else { return Ok(()) };
         let page: u64 = self.connection.query_row("PRAGMA page_size", [], |row| row.get(0)).translated()?;
         let pages = (bytes / page.max(1)).max(1);
         let pragma = format!("PRAGMA max_page_count = {pages}");
@@ -61,39 +98,80 @@ impl File {
     /// Writes the log to its full size once, so that later commits overwrite instead of append:
     /// that is twice as fast on a calm disk, and many times on a busy one.
     fn grow_log(&self) -> Result<(), StoreError> {
-        if self.log_bytes == 0 {
+        if self.setup.log_bytes == 0 {
             return Ok(());
         }
         // The log exists only after something was written.
         self.connection.execute_batch("BEGIN IMMEDIATE; UPDATE mark SET one = one; COMMIT").translated()?;
-        let mut path = self.path.clone().into_os_string();
-        path.push("-wal");
-        let path = PathBuf::from(path);
-        let grow = || -> std::io::Result<()> {
-            let mut log = fs::OpenOptions::new().write(true).open(&path)?;
-            let size = log.seek(SeekFrom::End(0))?;
-            let zeros = vec![0u8; 1 << 20];
-            let mut missing = self.log_bytes.saturating_sub(size);
-            while missing > 0 {
-                let part = missing.min(zeros.len() as u64);
-                log.write_all(&zeros[..part as usize])?;
-                missing -= part;
+        let Some(path) = self.connection.path().map(|path| format!("{path}-wal")) else { return Ok(()) };
+        let grow = || -> Result<(), i32> {
+            let mut log = SideFile::open(self.setup.vfs.as_deref(), &path, Purpose::Log)?;
+            let (mut size, zeros) = (log.size()?, vec![0u8; 1 << 20]);
+            while size < self.setup.log_bytes {
+                let part = (self.setup.log_bytes - size).min(zeros.len() as u64);
+                log.write(size, &zeros[..part as usize])?;
+                size += part;
             }
-            log.sync_all()
+            log.sync()
         };
         match grow() {
             // A log that cannot be grown only makes commits slower.
-            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Ok(()),
-            other => other.map_err(|error| io(&path, &error)),
+            Ok(()) | Err(ffi::SQLITE_FULL) => Ok(()),
+            Err(code) => Err(super::failure::translate(&rusqlite::Error::SqliteFailure(
+                ffi::Error::new(code),
+                Some(format!("growing {path}")),
+            ))),
         }
     }
 }
 
+/// Which file lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity(Option<(u64, u64)>);
+
+impl Identity {
+    fn of(path: &Path) -> Self {
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            Self(fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino())))
+        }
+        #[cfg(not(unix))]
+        Self(fs::metadata(path).ok().map(|_| (0, 0)))
+    }
+}
+
+/// Whether closing the connection leaves the log alone.
+fn keep_log(connection: &Connection, keep: bool) -> Result<(), StoreError> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop).translated()
+}
+
+type Compared = (Option<Mark>, Option<(Lost, Reached)>);
+
+/// Compares the file with its mark.
+fn compare(connection: &Connection, setup: &Setup) -> Result<Compared, StoreError> {
+    let Some(path) = connection.path() else { return Ok((None, None)) };
+    // A mark that cannot be opened is no reason to refuse the store: what cannot be written is noticed soon enough.
+    let Ok((mark, marked)) = Mark::open(setup.vfs.as_deref(), path) else { return Ok((None, None)) };
+    let mark = Some(mark);
+    let Some(marked) = marked else { return Ok((mark, None)) };
+    let reached = schema::reached(connection)?;
+    if reached.store != 0 && reached.store != marked.store {
+        return if setup.accept_loss { Ok((mark, None)) } else { Err(mark::other_store(path)) };
+    }
+    match reached.lacks(marked) {
+        Some(lost) if !setup.accept_loss => Err(mark::lost_tail(path, lost)),
+        lost => Ok((mark, lost.map(|lost| (lost, marked)))),
+    }
+}
+
 /// Opens a connection for the writer.
-fn connect(path: &Path) -> Result<Connection, StoreError> {
+fn connect(setup: &Setup) -> Result<Connection, StoreError> {
+    let path = &setup.path;
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).translated()?;
+    let vfs = checking_vfs(setup.vfs.as_deref())?;
+    let connection = Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()).translated()?;
     connection.busy_timeout(Duration::from_secs(5)).translated()?;
     connection.set_prepared_statement_cache_capacity(256);
     let version: Result<i64, _> = connection.query_row("PRAGMA schema_version", [], |row| row.get(0));
@@ -103,8 +181,9 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     let synchronous = if sickbay_core::bug!(FsyncSkipped) { "OFF" } else { "FULL" };
     connection
         .execute_batch(&format!(
-            "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}; PRAGMA cache_size = -65536;
-             PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = OFF"
+            "PRAGMA synchronous = {synchronous}; PRAGMA wal_autocheckpoint = {}; PRAGMA cache_size = -65536;
+             PRAGMA temp_store = MEMORY; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = OFF",
+            setup.checkpoint_pages
         ))
         .translated()?;
     let synchronous: i64 = connection.query_row("PRAGMA synchronous", [], |row| row.get(0)).translated()?;
@@ -117,12 +196,19 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// Opens a connection that only reads.
-pub(super) fn connect_reader(path: &Path) -> Result<Connection, StoreError> {
+pub(super) fn connect_reader(path: &Path, vfs: Option<&str>) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).translated()?;
+    let vfs = checking_vfs(vfs)?;
+    let connection = Connection::open_with_flags_and_vfs(path, flags, vfs.as_str()).translated()?;
     connection.busy_timeout(Duration::from_secs(5)).translated()?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA cache_size = -8192").translated()?;
     Ok(connection)
+}
+
+/// The VFS that compares pages with their sums.
+fn checking_vfs(over: Option<&str>) -> Result<String, StoreError> {
+    let failed = |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
+    name_over(over).map_err(|code| super::failure::translate(&failed(code)))
 }
 
 /// Takes the lock beside the file, or says who has it.

@@ -20,6 +20,8 @@ pub(super) fn load(connection: &Connection) -> Result<State, StoreError> {
         epoch: meta(connection, "epoch")?.unwrap_or(0) as u64,
         last_number: mark(connection, "last_number")? as u64,
         last_dead: mark(connection, "last_dead")?,
+        store: meta(connection, "store")?.unwrap_or(0) as u64,
+        commits: mark(connection, "commits")? as u64,
         policies_changed: true,
         ..State::default()
     };

@@ -68,7 +68,7 @@ impl Mark {
     /// Writes down how far the store has got. It is on the disk later, or after the next [`Self::sync`].
     pub(super) fn write(&mut self, reached: Reached) {
         // A mark that cannot be written notices less; that is no reason to stop.
-        drop(self.file.write(PLACES[self.next], &reached.bytes()));
+        let _ = self.file.write(PLACES[self.next], &reached.bytes());
         self.next = 1 - self.next;
         self.unsynced = true;
     }
@@ -83,7 +83,7 @@ impl Mark {
 
     /// Makes the mark durable.
     pub(super) fn sync(&mut self) {
-        drop(self.file.sync());
+        let _ = self.file.sync();
         self.unsynced = false;
     }
 }
@@ -147,6 +147,7 @@ mod tests {
     fn of_two_marks_the_later_good_one_counts() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db").display().to_string();
+        std::fs::write(&path, "").unwrap();
         let reached = |commits| Reached { store: 7, commits, last_number: commits * 2, epoch: 1 };
         let (mut mark, found) = Mark::open(None, &path).unwrap();
         assert_eq!(found, None);

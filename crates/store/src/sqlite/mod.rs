@@ -6,6 +6,7 @@
 mod attempt;
 mod claim;
 mod desk;
+mod disk;
 mod effect;
 mod failure;
 mod file;
@@ -14,6 +15,7 @@ mod kept;
 mod keys;
 mod list;
 mod load;
+mod mark;
 mod overview;
 mod pack;
 mod place;
@@ -41,10 +43,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 pub use effect::SqliteEffect;
+pub use mark::Lost;
 use sickbay_core::port::ProcessId;
 use sickbay_core::{Clock, QueueName, QueuePolicy, StoreError};
 
-use self::file::File;
+use self::file::{File, Setup};
 use self::reader::Readers;
 use self::tx::{Hot, Tx};
 use self::writer::{Op, Writer};
@@ -58,12 +61,24 @@ pub struct SqliteOptions {
     log_bytes: u64,
     file_bytes_max: Option<u64>,
     evidence: Option<String>,
+    checkpoint_pages: u32,
+    vfs: Option<String>,
+    accept_loss: bool,
 }
 
 impl SqliteOptions {
     /// Every default, on this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, limits: Limits::default(), log_bytes: 17 << 20, file_bytes_max: None, evidence: None }
+        Self {
+            clock,
+            limits: Limits::default(),
+            log_bytes: 17 << 20,
+            file_bytes_max: None,
+            evidence: None,
+            checkpoint_pages: 4000,
+            vfs: None,
+            accept_loss: false,
+        }
     }
 
     /// The clock it was made with.
@@ -93,6 +108,23 @@ impl SqliteOptions {
         self
     }
 
+    /// Opens a store although its file lacks what had been acknowledged (`SB0016`): it goes on with what is there. No
+    /// number of a lost message is ever given again. [`SqliteStore::lost`] says what was lost. Defaults to refusing.
+    #[must_use]
+    pub fn accept_loss(mut self) -> Self {
+        self.accept_loss = true;
+        self
+    }
+
+    /// Opens the file through this VFS of SQLite instead of the system's files, and writes the log back after so many
+    /// pages. For tests with a disk of their own.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn on_test_disk(mut self, vfs: impl Into<String>, checkpoint_pages: u32) -> Self {
+        (self.vfs, self.checkpoint_pages) = (Some(vfs.into()), checkpoint_pages);
+        self
+    }
+
     /// What is known of the death of the store's last owner; recorded with what it held.
     #[must_use]
     pub fn evidence(mut self, evidence: impl Into<String>) -> Self {
@@ -116,17 +148,26 @@ struct Inner {
     readers: Readers,
     process: ProcessId,
     clock: Arc<dyn Clock>,
+    lost: Option<Lost>,
 }
 
 impl SqliteStore {
     /// Opens the file, or creates it. What a dead owner held becomes suspect at once.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path: PathBuf = path.as_ref().to_owned();
-        let file = File::open(&path, options.log_bytes, options.file_bytes_max)?;
+        let mut file = File::open(Setup {
+            path: path.clone(),
+            log_bytes: options.log_bytes,
+            file_bytes_max: options.file_bytes_max,
+            checkpoint_pages: options.checkpoint_pages,
+            vfs: options.vfs.clone(),
+            accept_loss: options.accept_loss,
+        })?;
         let process = ProcessId(random());
         let now = options.clock.now().millis();
         let evidence = options.evidence.as_deref().unwrap_or("the process that held it died");
-        let state = take_over(&file, process, now, &options.limits, evidence)?;
+        let state = take_over(&mut file, process, now, &options.limits, evidence)?;
+        let lost = file.lost.map(|(lost, _)| lost);
         let policies = Arc::new(Policies::default());
         let mut writer = Writer::new(file, state, options.clock.clone(), options.limits, policies.clone());
         policies.publish(&mut writer.state);
@@ -135,15 +176,20 @@ impl SqliteStore {
         let handle = thread.spawn(move || writer.run(&inbox)).map_err(|error| failure::io(&path, &error))?;
         let ticks = operations.clone();
         options.clock.on_tick(Arc::new(move || ticks.send(Op::Tick).is_ok()));
-        let readers = Readers::new(path);
+        let readers = Readers::new(path, options.vfs);
         let writer = Mutex::new(Some(handle));
-        let inner = Inner { operations, writer, policies, readers, process, clock: options.clock };
+        let inner = Inner { operations, writer, policies, readers, process, clock: options.clock, lost };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// This process, as its leases name it.
     pub fn process(&self) -> ProcessId {
         self.inner.process
+    }
+
+    /// What the file lacked when it was opened with [`SqliteOptions::accept_loss`].
+    pub fn lost(&self) -> Option<Lost> {
+        self.inner.lost
     }
 
     /// Stops as a killed process would: nothing is given back, nothing is tidied. For tests of recovery.
@@ -172,7 +218,7 @@ impl Drop for Inner {
 
 /// Begins a new epoch and settles what the last owner left.
 fn take_over(
-    file: &File,
+    file: &mut File,
     process: ProcessId,
     now: i64,
     limits: &Limits,
@@ -181,7 +227,16 @@ fn take_over(
     let connection = &file.connection;
     let mut state = load::load(connection)?;
     let owner = ProcessId(load::meta(connection, "process")?.unwrap_or(0) as u64);
+    // What was lost is not given again: no number, and no lease token.
+    if let Some((_, marked)) = file.lost {
+        state.epoch = state.epoch.max(marked.epoch);
+        state.last_number = state.last_number.max(marked.last_number);
+        state.commits = state.commits.max(marked.commits);
+    }
     state.epoch += 1;
+    if state.store == 0 {
+        state.store = random().max(1);
+    }
     let mut open = false;
     let mut tx = Tx { connection, state: &mut state, now, limits, open: &mut open, hot: Hot::default() };
     tx.recover(owner, evidence)?;
@@ -190,9 +245,14 @@ fn take_over(
     tx.write_tallies()?;
     load::set_meta(connection, "epoch", tx.state.epoch as i64)?;
     load::set_meta(connection, "process", process.0 as i64)?;
+    load::set_meta(connection, "store", tx.state.store as i64)?;
     load::set_meta(connection, "clean", 0)?;
     tx.execute("COMMIT", [])?;
     drop(tx);
+    if let Some(mark) = &mut file.mark {
+        mark.write(state.reached());
+        mark.sync();
+    }
     Ok(state)
 }
 

@@ -108,7 +108,6 @@ impl Tx<'_> {
             return Err(super::failure::numbers_spent());
         }
         self.state.last_number = number;
-        self.state.marks_changed = true;
         Ok(number)
     }
 

@@ -98,7 +98,6 @@ impl Tx<'_> {
         let stream_key = message.stream.map(|(no, _)| self.stream_key(no)).transpose()?.flatten();
         let error = cleaned_error(&failure.error);
         self.state.last_dead += 1;
-        self.state.marks_changed = true;
         let statement = at_hand(&mut self.hot.insert_dead, self.connection, INSERT_DEAD)?;
         let values = params![
             message.place.0,

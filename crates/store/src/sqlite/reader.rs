@@ -16,12 +16,13 @@ const IDLE_MAX: usize = 4;
 /// Idle read-only connections.
 pub(super) struct Readers {
     path: PathBuf,
+    vfs: Option<String>,
     idle: Arc<Mutex<Vec<Connection>>>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, idle: Arc::default() }
+    pub(super) fn new(path: PathBuf, vfs: Option<String>) -> Self {
+        Self { path, vfs, idle: Arc::default() }
     }
 
     /// Reads from one consistent state of the store, on a thread of its own.
@@ -29,11 +30,11 @@ impl Readers {
         &self,
         read: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (path, idle) = (self.path.clone(), self.idle.clone());
+        let (path, vfs, idle) = (self.path.clone(), self.vfs.clone(), self.idle.clone());
         let (answer, answered) = oneshot::channel();
         let work = move || {
             let known = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-            let result = match known.map_or_else(|| connect_reader(&path), Ok) {
+            let result = match known.map_or_else(|| connect_reader(&path, vfs.as_deref()), Ok) {
                 Ok(connection) => {
                     let result = snapshot(&connection, read);
                     let mut idle = idle.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,15 +6,31 @@ use rusqlite::Connection;
 use sickbay_core::StoreError;
 
 use super::failure::{Translate, foreign_file, newer_schema};
+use super::load::meta;
+use super::mark::Reached;
 
 /// "SICK": marks the file as ours.
 const APPLICATION_ID: i64 = 0x5349_434B;
 
 /// One step a released version; never edited afterwards.
-const STEPS: &[&str] = &[include_str!("schema.sql")];
+const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
 
 /// The version this program writes.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
+
+/// How far the file has got: nowhere if it is new, or older than the counting of commits.
+pub(super) fn reached(connection: &Connection) -> Result<Reached, StoreError> {
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).translated();
+    if number("PRAGMA application_id")? != APPLICATION_ID || number("PRAGMA user_version")? < 2 {
+        return Ok(Reached::default());
+    }
+    Ok(Reached {
+        store: meta(connection, "store")?.unwrap_or(0) as u64,
+        commits: number("SELECT commits FROM mark")? as u64,
+        last_number: number("SELECT last_number FROM mark")? as u64,
+        epoch: meta(connection, "epoch")?.unwrap_or(0) as u64,
+    })
+}
 
 /// Brings the file to the version of this program, or says why it cannot.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), StoreError> {

@@ -10,6 +10,7 @@ use sickbay_core::port::ProcessId;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{Cause, Counters, MessageType, QueueName, QueuePolicy, Stages};
 
+use super::mark::Reached;
 use super::place::{Band, Place};
 use super::ready::Ready;
 use super::row::MessageRow;
@@ -170,7 +171,9 @@ pub(super) struct State {
     pub(super) epoch: u64,
     pub(super) last_number: u64,
     pub(super) last_dead: i64,
-    pub(super) marks_changed: bool,
+    /// Which store this is, and how many commits it has seen.
+    pub(super) store: u64,
+    pub(super) commits: u64,
     pub(super) last_claim: u64,
     pub(super) queues: HashMap<i64, Queue>,
     /// A queue was defined or its policy changed.
@@ -196,6 +199,11 @@ pub(super) struct State {
 impl State {
     pub(super) fn queue(&mut self, no: i64) -> Option<&mut Queue> {
         self.queues.get_mut(&no)
+    }
+
+    /// How far the store has got.
+    pub(super) fn reached(&self) -> Reached {
+        Reached { store: self.store, commits: self.commits, last_number: self.last_number, epoch: self.epoch }
     }
 
     /// The earliest time at which something happens by itself.

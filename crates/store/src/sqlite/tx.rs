@@ -128,11 +128,9 @@ impl<'a> Tx<'a> {
             }
             queue.reasons_changed = false;
         }
-        if self.state.marks_changed {
-            let marks = (self.state.last_number as i64, self.state.last_dead);
-            self.execute("UPDATE mark SET last_number = ?1, last_dead = ?2", marks)?;
-            self.state.marks_changed = false;
-        }
+        self.state.commits += 1;
+        let marks = (self.state.last_number as i64, self.state.last_dead, self.state.commits as i64);
+        self.execute("UPDATE mark SET last_number = ?1, last_dead = ?2, commits = ?3", marks)?;
         Ok(())
     }
 }

@@ -132,6 +132,14 @@ impl Writer {
     fn turn(&mut self, batch: Vec<Op>, turn: &mut Turn) {
         let clock = self.clock.now().millis();
         self.last_now = if bug!(LocalClockForLeases) { clock } else { self.last_now.max(clock) };
+        if let Err(error) = self.file.check_identity(self.last_now) {
+            self.policies.fail(error.clone());
+            turn.close = batch.iter().any(|operation| matches!(operation, Op::Close { .. })).then_some(false);
+            // Nobody is served any more; whoever asks is told why.
+            self.waiting.clear();
+            batch.into_iter().for_each(|operation| refuse(operation, Some(error.clone())));
+            return;
+        }
         let mut open = false;
         let result = self.carry_out(batch, turn, &mut open).and_then(|()| {
             if bug!(AcknowledgedBeforeCommit) {
@@ -144,6 +152,9 @@ impl Writer {
             self.give_up(error, open);
         }
         self.answer(turn, &result);
+        if let Some(mark) = &mut self.file.mark {
+            mark.sync_at(self.last_now);
+        }
     }
 
     fn carry_out(&mut self, batch: Vec<Op>, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {
@@ -269,6 +280,10 @@ impl Writer {
             tx.write_tallies()?;
             tx.prepare("COMMIT")?.execute([]).translated()?;
             *tx.open = false;
+            drop(tx);
+            if let Some(mark) = &mut self.file.mark {
+                mark.write(self.state.reached());
+            }
         }
         Ok(())
     }
@@ -331,6 +346,9 @@ impl Writer {
         let numbers: Vec<u64> = self.state.leases.keys().copied().collect();
         self.give_back(&numbers);
         drop(load::set_meta(&self.file.connection, "clean", 1));
+        if let Some(mark) = &mut self.file.mark {
+            mark.sync();
+        }
     }
 }
 

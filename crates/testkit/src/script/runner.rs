@@ -95,6 +95,11 @@ impl<'f> Runner<'f> {
         answer.unwrap_or_else(|error| error)
     }
 
+    /// How many messages were made so far.
+    pub fn messages(&self) -> usize {
+        self.ids.len()
+    }
+
     pub(super) fn store(&self) -> Arc<dyn Store> {
         self.fixture.store()
     }

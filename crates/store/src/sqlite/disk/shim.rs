@@ -17,12 +17,12 @@ use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods, sqlite3_vfs};
 use super::sums::{PAGE_BYTES, Sums};
 
 type Shared = Arc<Mutex<Sums>>;
+type Key = (Option<String>, PathBuf);
 
 /// The names of the VFSs made so far, by what they lie over.
 static NAMES: LazyLock<Mutex<HashMap<Option<String>, String>>> = LazyLock::new(Mutex::default);
 /// The sums of files that are open, by VFS and path.
-static OPEN: LazyLock<Mutex<HashMap<(Option<String>, PathBuf), Weak<Mutex<Sums>>>>> =
-    LazyLock::new(Mutex::default);
+static OPEN: LazyLock<Mutex<HashMap<Key, Weak<Mutex<Sums>>>>> = LazyLock::new(Mutex::default);
 
 /// What a VFS of ours knows.
 struct Over {
@@ -170,7 +170,12 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, bytes: *mut c_void, count: c_
     code
 }
 
-unsafe extern "C" fn write(file: *mut sqlite3_file, bytes: *const c_void, count: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    bytes: *const c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
     if unsafe { sums(file) }.before_write().is_err() {
         return ffi::SQLITE_IOERR_WRITE;
     }

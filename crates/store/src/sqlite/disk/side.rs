@@ -32,7 +32,9 @@ impl SideFile {
         let name = vfs.map(CString::new).transpose().map_err(|_| ffi::SQLITE_MISUSE)?;
         let path = CString::new(path).map_err(|_| ffi::SQLITE_MISUSE)?;
         // SAFETY: the name is null or ends with a zero.
-        let vfs = unsafe { ffi::sqlite3_vfs_find(name.as_deref().map_or(std::ptr::null(), |n| n.as_ptr())) };
+        let vfs = unsafe {
+            ffi::sqlite3_vfs_find(name.as_deref().map_or(std::ptr::null(), std::ffi::CStr::as_ptr))
+        };
         if vfs.is_null() {
             return Err(ffi::SQLITE_NOTFOUND);
         }

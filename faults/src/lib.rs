@@ -1,0 +1,46 @@
+//! Breaks disks, files and processes under Sickbay and looks whether its promises hold.
+//!
+//! [`disk`] is a disk in memory that tells synced from unsynced, [`vfs`] lets SQLite write to it, and [`power`] cuts
+//! the power at every operation of a recorded script: the store must then look like the model before or after the
+//! command under way, and like nothing else. [`broken`] makes operations fail, [`flips`] turns bits over.
+
+pub mod broken;
+pub mod dice;
+pub mod disk;
+pub mod fixture;
+pub mod flips;
+pub mod observe;
+pub mod power;
+pub mod script;
+pub mod vfs;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Does pieces of work on so many threads, each with its number, until one of them says that it is enough.
+pub fn in_parallel<T: Send>(
+    threads: usize,
+    begin: u64,
+    make: impl Fn(usize) -> T + Sync,
+    work: impl Fn(&T, u64) -> bool + Sync,
+) {
+    let next = AtomicU64::new(begin);
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let (next, make, work) = (&next, &make, &work);
+            scope.spawn(move || {
+                let own = make(thread);
+                while work(&own, next.fetch_add(1, Ordering::Relaxed)) {}
+            });
+        }
+    });
+}
+
+/// A runtime of this thread alone.
+///
+/// # Panics
+///
+/// If there can be none.
+pub fn runtime() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread().build();
+    runtime.unwrap_or_else(|error| panic!("a runtime: {error}"))
+}

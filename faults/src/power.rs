@@ -1,0 +1,215 @@
+//! The power goes: at every operation of the disk, in several ways, also while a store recovers.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use sickbay_core::NewMessage;
+use sickbay_core::clock::Timestamp;
+use sickbay_core::port::Pushed;
+use sickbay_testkit::script::{Command, Runner};
+use sickbay_testkit::{Fixture, ManualClock};
+
+use crate::dice::Dice;
+use crate::disk::{Disk, Image, Lie, Op, Replay};
+use crate::fixture::DiskFixture;
+use crate::observe::{Seen, difference, observe};
+use crate::runtime;
+use crate::script::{Expected, expected, expected_before, script};
+use crate::vfs::Drive;
+
+/// How a script is cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// So many commands.
+    pub steps: usize,
+    /// So many cuts at each operation.
+    pub variants: usize,
+    /// Once in so many cuts the power goes again during recovery.
+    pub again_in: usize,
+    /// Whether the disk lies.
+    pub lies: Lie,
+    /// Stop after so many findings.
+    pub findings_max: usize,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { steps: 40, variants: 2, again_in: 8, lies: Lie::Never, findings_max: 5 }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// How often the power went.
+    pub cuts: u64,
+    /// How many operations of the disk were cut at.
+    pub operations: u64,
+    /// What should not have been found.
+    pub findings: Vec<String>,
+}
+
+/// A script that was run, and all that happened to the disk.
+pub struct Recording {
+    /// The script.
+    pub script: Vec<Command>,
+    /// What happened.
+    pub record: Vec<Op>,
+    /// What must be found after each command.
+    pub expected: Vec<Expected>,
+    /// What may be found before the store was set up.
+    pub before: Vec<Seen>,
+    /// So many messages are looked for.
+    pub numbers: u64,
+}
+
+/// Runs a script on an empty disk and writes everything down.
+pub fn record(drive: &Arc<Drive>, seed: u64, steps: usize) -> Recording {
+    let script = script(seed, steps);
+    let numbers = script.iter().filter(|c| ["push", "adopt"].contains(&c.verb.as_str())).count() as u64 + 1;
+    let disk = Disk::default();
+    disk.record();
+    drive.insert(disk.clone());
+    let clock = ManualClock::new();
+    let runtime = runtime();
+    let mut fixture = DiskFixture::open(drive.clone(), clock)
+        .unwrap_or_else(|error| panic!("a healthy disk, but: {error}"));
+    runtime.block_on(async {
+        let mut runner = Runner::new(&mut fixture).await;
+        disk.answered(0);
+        for (index, command) in script.iter().enumerate() {
+            runner.run(command).await;
+            disk.answered(index + 1);
+        }
+    });
+    drop(fixture);
+    let record = disk.recorded();
+    let (expected, before) =
+        runtime.block_on(async { (expected(&script, numbers).await, expected_before(numbers).await) });
+    Recording { script, record, expected, before, numbers }
+}
+
+/// Cuts the power at every operation of one script.
+pub fn run(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
+    let recording = record(drive, seed, plan.steps);
+    let mut outcome = Outcome::default();
+    let mut dice = Dice::new(seed);
+    let mut replay = Replay::new(Image::default(), &recording.record, plan.lies);
+    while replay.step() && outcome.findings.len() < plan.findings_max {
+        if !replay.is_operation() {
+            continue;
+        }
+        outcome.operations += 1;
+        for _ in 0..plan.variants {
+            let image = replay.cut(&mut dice);
+            let cut = Cut { drive, recording: &recording, answered: replay.answered() };
+            let again = dice.once_in(plan.again_in).then(|| dice.next());
+            outcome.cuts += 1 + u64::from(again.is_some());
+            if let Err(finding) = cut.check(&image, again) {
+                let answered = replay.answered().map_or("before it was set up".to_owned(), |count| {
+                    let command = recording.script.get(count).map(ToString::to_string);
+                    format!("{count} answered, then {}", command.unwrap_or_default())
+                });
+                outcome
+                    .findings
+                    .push(format!("seed {seed}, operation {}, {answered}:\n{finding}", replay.at()));
+            }
+        }
+    }
+    outcome
+}
+
+/// One power cut.
+struct Cut<'a> {
+    drive: &'a Arc<Drive>,
+    recording: &'a Recording,
+    answered: Option<usize>,
+}
+
+impl Cut<'_> {
+    fn check(&self, image: &Image, again: Option<u64>) -> Result<(), String> {
+        let image = match again {
+            Some(seed) => &self.interrupted(image, seed)?,
+            None => image,
+        };
+        let Some(answered) = self.answered else {
+            let (seen, _) = self.recover(image, ManualClock::new())?;
+            let known = self.recording.before.contains(&seen);
+            return if known { Ok(()) } else { Err(difference(&seen, &self.recording.before[2])) };
+        };
+        let before = &self.recording.expected[answered];
+        let after = self.recording.expected.get(answered + 1).unwrap_or(before);
+        let late = self.recover(image, at(after.at))?;
+        if matches(&late, after) || (after.at == before.at && matches(&late, before)) {
+            return Ok(());
+        }
+        // Time may not have moved yet.
+        let early = if after.at == before.at { late.clone() } else { self.recover(image, at(before.at))? };
+        if matches(&early, before) {
+            return Ok(());
+        }
+        Err(format!(
+            "neither before:\n{}\nnor after:\n{}\nnumbers {} and {}, last of the model {} and {}",
+            difference(&early.0, &before.seen),
+            difference(&late.0, &after.seen),
+            early.1,
+            late.1,
+            before.last_number,
+            after.last_number
+        ))
+    }
+
+    /// The power goes again while the store recovers.
+    fn interrupted(&self, image: &Image, seed: u64) -> Result<Image, String> {
+        let disk = Disk::of(image.clone());
+        disk.record();
+        self.drive.insert(disk.clone());
+        let when = self.answered.map_or(ManualClock::new(), |answered| {
+            let expected = &self.recording.expected;
+            at(expected.get(answered).map_or(expected[0].at, |expected| expected.at))
+        });
+        drop(DiskFixture::open(self.drive.clone(), when).map_err(|error| error.to_string())?);
+        let record = disk.recorded();
+        let mut dice = Dice::new(seed);
+        let mut replay = Replay::new(image.clone(), &record, Lie::Never);
+        for _ in 0..dice.roll(record.len() + 1) {
+            replay.step();
+        }
+        Ok(replay.cut(&mut dice))
+    }
+
+    /// Opens what is left, looks at everything, and pushes one message more.
+    fn recover(&self, image: &Image, clock: ManualClock) -> Result<(Seen, u64), String> {
+        self.drive.insert(Disk::of(image.clone()));
+        let recover = || -> Result<(Seen, u64), String> {
+            let fixture =
+                DiskFixture::open(self.drive.clone(), clock).map_err(|error| format!("refused: {error}"))?;
+            runtime().block_on(async {
+                let seen = observe(&fixture, self.recording.numbers).await.map_err(|e| e.to_string())?;
+                Ok((seen, next_number(&fixture).await.unwrap_or(0)))
+            })
+        };
+        catch_unwind(AssertUnwindSafe(recover)).unwrap_or_else(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            Err(format!("panic: {}", text.unwrap_or_else(|| "without words".to_owned())))
+        })
+    }
+}
+
+fn at(time: Timestamp) -> ManualClock {
+    ManualClock::at(time)
+}
+
+/// The number that the next message gets; none if there is no queue for it.
+async fn next_number(fixture: &dyn Fixture) -> Option<u64> {
+    let queue = "q".parse().ok()?;
+    let pushed = fixture.store().push(vec![NewMessage::new(queue, "one more")]).await.ok()?;
+    pushed.first().map(|pushed| match pushed {
+        Pushed::New(id) | Pushed::Duplicate(id) => id.number(),
+    })
+}
+
+/// The store looks like the model, and gives no number away twice.
+fn matches((seen, next): &(Seen, u64), expected: &Expected) -> bool {
+    *seen == expected.seen && *next == expected.last_number + 1
+}
