@@ -29,6 +29,8 @@ pub struct Expected {
     pub at: Timestamp,
     /// All that can be seen after the next start.
     pub seen: Seen,
+    /// All that can be seen if nobody dies.
+    pub live: Seen,
     /// The last number given to a message.
     pub last_number: u64,
 }
@@ -43,11 +45,15 @@ pub async fn expected(script: &[Command], numbers: u64) -> Vec<Expected> {
             model_step(&mut runner, command).await;
         }
         let last_number = runner.messages() as u64;
+        let live = look(&fixture, numbers).await;
         fixture.crash();
-        let seen = observe(&fixture, numbers).await.unwrap_or_else(|error| panic!("the model: {error}"));
-        all.push(Expected { at: fixture.clock().now(), seen, last_number });
+        all.push(Expected { at: fixture.clock().now(), seen: look(&fixture, numbers).await, live, last_number });
     }
     all
+}
+
+async fn look(fixture: &ModelFixture, numbers: u64) -> Seen {
+    observe(fixture, numbers).await.unwrap_or_else(|error| panic!("the model: {error}"))
 }
 
 /// A clean stop gives everything back that is in somebody's hands; the model is told so in words.
@@ -70,8 +76,7 @@ pub async fn expected_before(numbers: u64) -> Vec<Seen> {
             let defined = fixture.store().define_queue(&queue, Default::default()).await;
             assert!(defined.is_ok(), "{defined:?}");
         }
-        let seen = observe(&fixture, numbers).await.unwrap_or_else(|error| panic!("the model: {error}"));
-        all.push(seen);
+        all.push(look(&fixture, numbers).await);
     }
     all
 }

@@ -57,6 +57,17 @@ impl Content {
         self.size = size;
     }
 
+    /// Adds all of it to a hash.
+    pub fn hash(&self, hasher: &mut impl std::hash::Hasher) {
+        hasher.write_usize(self.size);
+        for page in &self.pages {
+            match page {
+                Some(page) => hasher.write(&page[..]),
+                None => hasher.write_u8(0),
+            }
+        }
+    }
+
     /// Turns one bit over.
     pub fn flip(&mut self, bit: usize) {
         let mut byte = [0];

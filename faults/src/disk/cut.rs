@@ -99,6 +99,18 @@ impl<'a> Replay<'a> {
         self.unsynced.values().map(Vec::len).sum::<usize>() + self.unsynced_names.len()
     }
 
+    /// Everything that was written, synced or not: what a process leaves that is killed while the machine goes on.
+    pub fn everything(&self) -> Image {
+        let mut image = self.durable.clone();
+        for op in &self.unsynced_names {
+            apply_name(&mut image.names, op);
+        }
+        for (inode, ops) in &self.unsynced {
+            ops.iter().for_each(|op| apply(&mut image.files[*inode], op));
+        }
+        image
+    }
+
     /// One of the things that may be left if the power goes now.
     pub fn cut(&self, dice: &mut Dice) -> Image {
         let mut image = self.durable.clone();

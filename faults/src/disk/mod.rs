@@ -42,6 +42,16 @@ pub struct Image {
 }
 
 impl Image {
+    /// A number that other images hardly ever have.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
+        for (name, inode) in &self.names {
+            hasher.update(name.as_bytes());
+            self.files[*inode].hash(&mut hasher);
+        }
+        hasher.digest()
+    }
+
     /// The file with this name.
     pub fn file(&mut self, name: &str) -> Option<&mut Content> {
         let inode = *self.names.get(name)?;
