@@ -47,7 +47,12 @@ pub async fn expected(script: &[Command], numbers: u64) -> Vec<Expected> {
         let last_number = runner.messages() as u64;
         let live = look(&fixture, numbers).await;
         fixture.crash();
-        all.push(Expected { at: fixture.clock().now(), seen: look(&fixture, numbers).await, live, last_number });
+        all.push(Expected {
+            at: fixture.clock().now(),
+            seen: look(&fixture, numbers).await,
+            live,
+            last_number,
+        });
     }
     all
 }

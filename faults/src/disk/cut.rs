@@ -54,7 +54,9 @@ impl<'a> Replay<'a> {
                 self.unsynced_names.push(op);
             }
             Op::Delete(_) => self.unsynced_names.push(op),
-            Op::Write(inode, ..) | Op::Truncate(inode, _) => self.unsynced.entry(*inode).or_default().push(op),
+            Op::Write(inode, ..) | Op::Truncate(inode, _) => {
+                self.unsynced.entry(*inode).or_default().push(op)
+            }
             Op::Answered(commands) => self.answered = Some(*commands),
             Op::Sync(_) | Op::SyncNames => {}
         }
@@ -217,7 +219,10 @@ mod tests {
             seen.insert([0, 511, 512, 1024, 1536].map(|at| byte(&image, inode, at)));
         }
         assert!(seen.iter().all(|sectors| sectors[0] == sectors[1]), "no sector is torn: {seen:?}");
-        assert!(seen.contains(&[1; 5]) && seen.contains(&[2; 5]) && seen.contains(&[1, 1, 2, 1, 2]), "{seen:?}");
+        assert!(
+            seen.contains(&[1; 5]) && seen.contains(&[2; 5]) && seen.contains(&[1, 1, 2, 1, 2]),
+            "{seen:?}"
+        );
     }
 
     #[test]

@@ -161,6 +161,11 @@ impl Disk {
         std::mem::take(&mut state.hits)
     }
 
+    /// How often an operation failed since it was last well.
+    pub fn hits(&self) -> u64 {
+        self.lock().hits
+    }
+
     /// How many operations there were.
     pub fn operations(&self) -> u64 {
         self.lock().operations

@@ -62,7 +62,12 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, bytes: *mut c_void, count: c_
     if there < bytes.len() { ffi::SQLITE_IOERR_SHORT_READ } else { ffi::SQLITE_OK }
 }
 
-unsafe extern "C" fn write(file: *mut sqlite3_file, bytes: *const c_void, count: c_int, offset: i64) -> c_int {
+unsafe extern "C" fn write(
+    file: *mut sqlite3_file,
+    bytes: *const c_void,
+    count: c_int,
+    offset: i64,
+) -> c_int {
     let (this, bytes) = unsafe {
         (this(file), std::slice::from_raw_parts(bytes.cast::<u8>(), usize::try_from(count).unwrap_or(0)))
     };

@@ -104,8 +104,9 @@ unsafe extern "C" fn open(
         (*file).pMethods = std::ptr::null();
         let disk = disk(vfs);
         let name = if name.is_null() { format!("temporary {file:p}") } else { text(name) };
-        let journal =
-            flags & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL) != 0;
+        let journal = flags
+            & (ffi::SQLITE_OPEN_WAL | ffi::SQLITE_OPEN_MAIN_JOURNAL | ffi::SQLITE_OPEN_SUPER_JOURNAL)
+            != 0;
         let opened = {
             let mut state = disk.lock();
             if let Err(failing) = state.operate(false) {
@@ -133,7 +134,12 @@ unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_
     if state.delete(&name, sync != 0) { ffi::SQLITE_OK } else { ffi::SQLITE_IOERR_DELETE_NOENT }
 }
 
-unsafe extern "C" fn access(vfs: *mut sqlite3_vfs, name: *const c_char, _: c_int, answer: *mut c_int) -> c_int {
+unsafe extern "C" fn access(
+    vfs: *mut sqlite3_vfs,
+    name: *const c_char,
+    _: c_int,
+    answer: *mut c_int,
+) -> c_int {
     // SAFETY: as SQLite calls it.
     unsafe {
         let (disk, name) = (disk(vfs), text(name));
@@ -142,7 +148,12 @@ unsafe extern "C" fn access(vfs: *mut sqlite3_vfs, name: *const c_char, _: c_int
     ffi::SQLITE_OK
 }
 
-unsafe extern "C" fn full_path(_: *mut sqlite3_vfs, name: *const c_char, size: c_int, path: *mut c_char) -> c_int {
+unsafe extern "C" fn full_path(
+    _: *mut sqlite3_vfs,
+    name: *const c_char,
+    size: c_int,
+    path: *mut c_char,
+) -> c_int {
     // SAFETY: `path` has room for `size` bytes.
     unsafe {
         let bytes = CStr::from_ptr(name).to_bytes_with_nul();

@@ -101,23 +101,31 @@ unsafe extern "C" fn open(
             return code;
         }
         let path = PathBuf::from(CStr::from_ptr(name).to_string_lossy().into_owned());
-        (*checked).sums = Arc::into_raw(shared(over, path));
+        match shared(over, path) {
+            Ok(sums) => (*checked).sums = Arc::into_raw(sums),
+            Err(code) => {
+                if let Some(close) = (*(*inner(file)).pMethods).xClose {
+                    close(inner(file));
+                }
+                return code;
+            }
+        }
         (*checked).methods = &raw const METHODS;
         code
     }
 }
 
 /// The sums of a file, the same for all that have it open.
-fn shared(over: &Over, path: PathBuf) -> Shared {
+fn shared(over: &Over, path: PathBuf) -> Result<Shared, i32> {
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (over.name.clone(), path.clone());
     if let Some(sums) = open.get(&key).and_then(Weak::upgrade) {
-        return sums;
+        return Ok(sums);
     }
     open.retain(|_, sums| sums.strong_count() > 0);
-    let sums = Arc::new(Mutex::new(Sums::open(path, over.name.clone())));
+    let sums = Arc::new(Mutex::new(Sums::open(path, over.name.as_deref())?));
     open.insert(key, Arc::downgrade(&sums));
-    sums
+    Ok(sums)
 }
 
 unsafe fn inner(file: *mut sqlite3_file) -> *mut sqlite3_file {

@@ -24,13 +24,11 @@ const MAGIC: u64 = 0x736d_7573_4b43_4953;
 /// The sums of one file, shared by all of its connections.
 pub(super) struct Sums {
     path: PathBuf,
-    vfs: Option<String>,
     /// One a page; zero is unknown.
     known: Vec<u64>,
     /// Blocks that differ from the file beside.
     changed: Vec<bool>,
-    /// None if it cannot be opened: then sums are in memory only.
-    file: Option<SideFile>,
+    file: SideFile,
     head: Head,
 }
 
@@ -43,30 +41,28 @@ struct Head {
 }
 
 impl Sums {
-    /// Reads the sums beside a file.
-    pub(super) fn open(path: PathBuf, vfs: Option<String>) -> Self {
-        let mut sums =
-            Self { path, vfs, known: Vec::new(), changed: Vec::new(), file: None, head: Head::default() };
-        let beside = format!("{}-sums", sums.path.display());
-        sums.file = SideFile::open(sums.vfs.as_deref(), &beside, Purpose::Own).ok();
-        if sums.load().is_none() {
-            (sums.known, sums.head) = (Vec::new(), Head::default());
-        }
+    /// Reads the sums beside a file. Without them nothing may be written: they would be wrong from then on.
+    pub(super) fn open(path: PathBuf, vfs: Option<&str>) -> Result<Self, i32> {
+        let file = SideFile::open(vfs, &format!("{}-sums", path.display()), Purpose::Own)?;
+        let mut sums = Self { path, known: Vec::new(), changed: Vec::new(), file, head: Head::default() };
+        sums.load()?;
         sums.changed = vec![false; sums.known.len().div_ceil(SUMS_A_BLOCK)];
         sums.forget_if_foreign();
-        sums
+        Ok(sums)
     }
 
-    fn load(&mut self) -> Option<()> {
-        let file = self.file.as_mut()?;
-        let blocks = (file.size().ok()? as usize / BLOCK_BYTES).checked_sub(1)?;
-        let mut bytes = vec![0u8; (blocks + 1) * BLOCK_BYTES];
+    fn load(&mut self) -> Result<(), i32> {
+        let blocks = self.file.size()? as usize / BLOCK_BYTES;
+        if blocks == 0 {
+            return Ok(());
+        }
+        let mut bytes = vec![0u8; blocks * BLOCK_BYTES];
         for (at, part) in bytes.chunks_mut(1 << 20).enumerate() {
-            file.read((at as u64) << 20, part).ok()?;
+            self.file.read((at as u64) << 20, part)?;
         }
         let head = words(&bytes[..BLOCK_BYTES]);
         if head[0] != MAGIC || head[3] != xxh3_64(&bytes[..24]) {
-            return None;
+            return Ok(());
         }
         self.head = Head { writing: head[1] != 0, changed_at: head[2] };
         for (index, block) in bytes.chunks_exact(BLOCK_BYTES).skip(1).enumerate() {
@@ -74,7 +70,7 @@ impl Sums {
             let good = words(check)[0] == xxh3_64_with_seed(sums, index as u64 + 1);
             self.known.extend(words(sums).into_iter().map(|sum| if good { sum } else { 0 }));
         }
-        Some(())
+        Ok(())
     }
 
     /// True if the page is what was written, as far as is known.
@@ -132,7 +128,7 @@ impl Sums {
         self.save_blocks()?;
         let before = self.head;
         self.head = Head { writing: false, changed_at: changed_at(&self.path) };
-        let saved = self.write_head().and_then(|()| self.file.as_mut().map_or(Ok(()), SideFile::sync));
+        let saved = self.write_head().and_then(|()| self.file.sync());
         match saved {
             Ok(()) => self.changed.iter_mut().for_each(|changed| *changed = false),
             Err(_) => self.head = before,
@@ -141,7 +137,6 @@ impl Sums {
     }
 
     fn save_blocks(&mut self) -> Result<(), i32> {
-        let Some(file) = &mut self.file else { return Ok(()) };
         for (index, changed) in self.changed.iter().enumerate() {
             if *changed {
                 let mut block = [0u8; BLOCK_BYTES];
@@ -152,7 +147,7 @@ impl Sums {
                 }
                 let check = xxh3_64_with_seed(&block[..BLOCK_BYTES - 8], index as u64 + 1);
                 block[BLOCK_BYTES - 8..].copy_from_slice(&check.to_le_bytes());
-                file.write(((index + 1) * BLOCK_BYTES) as u64, &block)?;
+                self.file.write(((index + 1) * BLOCK_BYTES) as u64, &block)?;
             }
         }
         Ok(())
@@ -167,7 +162,7 @@ impl Sums {
         }
         let check = xxh3_64(&block[..24]);
         block[24..32].copy_from_slice(&check.to_le_bytes());
-        self.file.as_mut().map_or(Ok(()), |file| file.write(0, &block))
+        self.file.write(0, &block)
     }
 
     /// Forgets every sum if somebody else has written the file since we did.
@@ -222,13 +217,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         std::fs::write(&path, "x").unwrap();
-        let mut sums = Sums::open(path.clone(), None);
+        let mut sums = Sums::open(path.clone(), None).unwrap();
         sums.before_write().unwrap();
         sums.written(70, &page(1));
         assert!(sums.check(3, &page(2)));
         sums.sync().unwrap();
         drop(sums);
-        let mut sums = Sums::open(path.clone(), None);
+        let mut sums = Sums::open(path.clone(), None).unwrap();
         assert!(sums.check(70, &page(1)) && sums.check(3, &page(2)));
         assert!(!sums.check(70, &page(2)) && !sums.check(3, &page(1)));
         sums.truncated(4);
@@ -240,7 +235,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         std::fs::write(&path, "x").unwrap();
-        let mut sums = Sums::open(path.clone(), None);
+        let mut sums = Sums::open(path.clone(), None).unwrap();
         sums.before_write().unwrap();
         sums.written(1, &page(1));
         sums.sync().unwrap();
@@ -256,7 +251,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db");
         std::fs::write(&path, "x").unwrap();
-        let mut sums = Sums::open(path.clone(), None);
+        let mut sums = Sums::open(path.clone(), None).unwrap();
         sums.before_write().unwrap();
         sums.written(1, &page(1));
         sums.written(100, &page(1));
@@ -266,7 +261,7 @@ mod tests {
         let mut bytes = std::fs::read(&beside).unwrap();
         bytes[BLOCK_BYTES + 8] ^= 1;
         std::fs::write(&beside, bytes).unwrap();
-        let mut sums = Sums::open(path, None);
+        let mut sums = Sums::open(path, None).unwrap();
         assert!(sums.check(1, &page(2)) && !sums.check(100, &page(2)));
     }
 }
