@@ -26,6 +26,15 @@ pub enum Damage {
     Gone,
 }
 
+/// Whether sums and mark lie beside the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guard {
+    /// As in life.
+    There,
+    /// They are taken away first, to see that damage is found then.
+    Removed,
+}
+
 /// What came of it.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
@@ -41,8 +50,19 @@ pub struct Outcome {
     pub findings: Vec<String>,
 }
 
+impl Outcome {
+    /// Adds another one.
+    pub fn add(&mut self, other: Self) {
+        self.flips += other.flips;
+        self.others += other.others;
+        self.noticed += other.noticed;
+        self.harmless += other.harmless;
+        self.findings.extend(other.findings);
+    }
+}
+
 /// Damages the files that a script leaves behind when its process is killed, so many times.
-pub fn run(drive: &Arc<Drive>, seed: u64, count: usize) -> Outcome {
+pub fn run(drive: &Arc<Drive>, seed: u64, count: usize, guard: Guard) -> Outcome {
     let recording = record(drive, seed, 30);
     let mut dice = Dice::new(seed);
     let mut outcome = Outcome::default();
@@ -60,6 +80,9 @@ pub fn run(drive: &Arc<Drive>, seed: u64, count: usize) -> Outcome {
     for _ in 0..count {
         let (answered, image) = &images[dice.roll(images.len())];
         let mut image = image.clone();
+        if guard == Guard::Removed {
+            image.names.retain(|name, _| !name.ends_with("-sums") && !name.ends_with("-mark"));
+        }
         let Some((damage, words)) = damage(&mut image, &mut dice) else { continue };
         match damage {
             Damage::Bit => outcome.flips += 1,

@@ -1,48 +1,25 @@
 //! `cargo xtask faults` runs this and reads the document that it prints.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+mod plan;
+mod report;
 
-use sickbay_faults::power::{self, Plan};
-use sickbay_faults::vfs::Drive;
+use std::path::Path;
+use std::process::ExitCode;
 
-fn main() {
-    let what = std::env::args().nth(1).unwrap_or_default();
-    let from: u64 = std::env::args().nth(2).and_then(|t| t.parse().ok()).unwrap_or(0);
-    let seeds: u64 = std::env::args().nth(3).and_then(|t| t.parse().ok()).unwrap_or(2);
-    let (cuts, ops) = (AtomicU64::new(0), AtomicU64::new(0));
+use anyhow::Result;
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    #[cfg(unix)]
+    if let [word, store, ..] = &arguments[..]
+        && sickbay_faults::process::child::run(word, Path::new(store))?
+    {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let plan = plan::Plan::read(&arguments)?;
+    // What a store panics with is found and told with its seed.
     std::panic::set_hook(Box::new(|_| {}));
-    sickbay_faults::in_parallel(
-        2,
-        from,
-        |thread| Arc::new(Drive::new(&format!("faults-{thread}"))),
-        |drive, seed| {
-            if seed >= from + seeds {
-                return false;
-            }
-            let findings = match what.as_str() {
-                "power" => {
-                    let outcome = power::run(drive, seed, Plan::default());
-                    cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
-                    ops.fetch_add(outcome.operations, Ordering::Relaxed);
-                    outcome.findings
-                }
-                "flips" => {
-                    let outcome = sickbay_faults::flips::run(drive, seed, 200);
-                    println!("{} {} {} {}", outcome.flips, outcome.others, outcome.noticed, outcome.harmless);
-                    outcome.findings
-                }
-                _ => {
-                    let outcome = sickbay_faults::broken::run(drive, seed, 200);
-                    println!("{} {}", outcome.faults, outcome.went_on);
-                    outcome.findings
-                }
-            };
-            for finding in findings.iter().take(3) {
-                println!("{finding}");
-            }
-            true
-        },
-    );
-    println!("{cuts:?} cuts, {ops:?} operations");
+    let report = report::run(&plan)?;
+    println!("{}", serde_json::to_string_pretty(&report.document(&plan))?);
+    Ok(if report.is_well() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

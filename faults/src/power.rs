@@ -29,13 +29,15 @@ pub struct Plan {
     pub again_in: usize,
     /// Whether the disk lies.
     pub lies: Lie,
+    /// Whether the store is taken to have answered each command before it was carried out.
+    pub answers_early: bool,
     /// Stop after so many findings.
     pub findings_max: usize,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { steps: 30, variants: 4, again_in: 8, lies: Lie::Never, findings_max: 5 }
+        Self { steps: 30, variants: 4, again_in: 8, lies: Lie::Never, answers_early: false, findings_max: 5 }
     }
 }
 
@@ -107,7 +109,9 @@ pub fn run(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
             if !known.insert((image.fingerprint(), replay.answered())) {
                 continue;
             }
-            let cut = Cut { drive, recording: &recording, answered: replay.answered() };
+            let early = usize::from(plan.answers_early && replay.answered() < Some(recording.script.len()));
+            let answered = replay.answered().map(|answered| answered + early);
+            let cut = Cut { drive, recording: &recording, answered };
             let again = dice.once_in(plan.again_in).then(|| dice.next());
             outcome.cuts += 1 + u64::from(again.is_some());
             if let Err(finding) = cut.check(&image, again) {

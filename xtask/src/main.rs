@@ -5,6 +5,7 @@ mod bench_command;
 mod bench_peers;
 mod cargo;
 mod counts;
+mod faults;
 mod needs;
 mod servers;
 mod signatures;
@@ -38,6 +39,12 @@ const COMMANDS: &[Command] = &[
         arguments: "[--quick] [--json] [--command] [P1 …]",
         about: "the figures that we promise, against the machine's limits and against peers; with --command those of the command",
         run: bench::command,
+    },
+    Command {
+        name: "faults",
+        arguments: "[--quick] [--json] [--seed N] [--minutes N] [part …]",
+        about: "breaks disks, files and processes; every promise must hold. --minutes is the long run, with its ledger",
+        run: faults::command,
     },
     Command {
         name: "signatures",

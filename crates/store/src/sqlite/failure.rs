@@ -64,6 +64,12 @@ pub(super) fn owned(path: &Path, by: &str) -> StoreError {
     StoreError::new(ErrorKind::TryAgain, "SB0009", message)
 }
 
+/// Nothing was written; what is stored can still be delivered and settled.
+pub(super) fn nearly_full() -> StoreError {
+    let message = "the disk is nearly full; what room is left is kept for settlements. Free some space, the store goes on by itself";
+    StoreError::new(ErrorKind::Full, "SB0005", message)
+}
+
 pub(super) fn replaced(path: &Path) -> StoreError {
     let message = format!(
         "{} was replaced or removed while it was open; nothing more is written to the file that was there. Stop, put \

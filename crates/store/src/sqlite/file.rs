@@ -86,6 +86,16 @@ impl File {
         Err(super::failure::replaced(&self.setup.path))
     }
 
+    /// True if the disk has so little room left that it is kept for settlements: the log may have to grow to its full
+    /// size, and the file by as much when the log is written back.
+    pub(super) fn is_nearly_full(&self) -> bool {
+        if self.setup.vfs.is_some() {
+            return false;
+        }
+        let margin = 2 * u64::from(self.setup.checkpoint_pages) * 4096 + (1 << 20);
+        room(&self.setup.path).is_some_and(|(free, total)| free < margin.min(total / 8))
+    }
+
     /// Keeps the file from growing beyond its limit.
     fn limit(&self) -> Result<(), StoreError> {
         let Some(bytes) = self.setup.file_bytes_max else { return Ok(()) };
@@ -139,6 +149,18 @@ impl Identity {
         #[cfg(not(unix))]
         Self(fs::metadata(path).ok().map(|_| (0, 0)))
     }
+}
+
+/// How many bytes the disk has left, and how many it has in all.
+#[cfg(unix)]
+fn room(path: &Path) -> Option<(u64, u64)> {
+    let disk = rustix::fs::statvfs(path).ok()?;
+    Some((disk.f_bavail.saturating_mul(disk.f_frsize), disk.f_blocks.saturating_mul(disk.f_frsize)))
+}
+
+#[cfg(not(unix))]
+fn room(_: &Path) -> Option<(u64, u64)> {
+    None
 }
 
 /// Whether closing the connection leaves the log alone.

@@ -14,6 +14,7 @@ use sickbay_core::{
 use tokio::sync::oneshot;
 
 use super::SqliteStore;
+use super::failure::nearly_full;
 use super::tx::Tx;
 use super::writer::{Answer, Op};
 use crate::door::closed;
@@ -50,11 +51,15 @@ impl SqliteStore {
 #[async_trait]
 impl Pusher for SqliteStore {
     async fn push(&self, messages: Vec<NewMessage>) -> Result<Vec<Pushed>, StoreError> {
-        self.call(|tx| tx.push(messages)).await
+        self.call(|tx| if tx.state.nearly_full { Ok(Err(nearly_full())) } else { tx.push(messages).map(Ok) })
+            .await?
     }
 
     async fn adopt(&self, adoptions: Vec<Adoption>) -> Result<Vec<Pushed>, StoreError> {
-        self.call(|tx| tx.adopt(adoptions)).await
+        self.call(
+            |tx| if tx.state.nearly_full { Ok(Err(nearly_full())) } else { tx.adopt(adoptions).map(Ok) },
+        )
+        .await?
     }
 }
 

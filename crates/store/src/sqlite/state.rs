@@ -174,6 +174,8 @@ pub(super) struct State {
     /// Which store this is, and how many commits it has seen.
     pub(super) store: u64,
     pub(super) commits: u64,
+    /// What room the disk has is kept for settlements.
+    pub(super) nearly_full: bool,
     pub(super) last_claim: u64,
     pub(super) queues: HashMap<i64, Queue>,
     /// A queue was defined or its policy changed.

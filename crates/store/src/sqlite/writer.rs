@@ -140,6 +140,7 @@ impl Writer {
             batch.into_iter().for_each(|operation| refuse(operation, Some(error.clone())));
             return;
         }
+        self.state.nearly_full = self.file.is_nearly_full();
         let mut open = false;
         let result = self.carry_out(batch, turn, &mut open).and_then(|()| {
             if bug!(AcknowledgedBeforeCommit) {

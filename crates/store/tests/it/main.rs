@@ -4,5 +4,6 @@ mod memory;
 mod model;
 mod postgres;
 mod sqlite;
+mod sqlite_damage;
 mod sqlite_file;
 mod sqlite_model;

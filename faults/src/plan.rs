@@ -1,0 +1,71 @@
+//! What is asked for.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+/// The parts, in the order in which they run.
+pub(crate) const PARTS: [&str; 6] = ["controls", "power", "disk", "flips", "kills", "processes"];
+
+/// How much is done of what.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) quick: bool,
+    /// The first seed.
+    pub(crate) seed: u64,
+    pub(crate) parts: Vec<String>,
+    /// Cuts the power for so long instead of so often.
+    pub(crate) duration: Option<Duration>,
+    pub(crate) power_cuts: u64,
+    pub(crate) disk_faults: u64,
+    pub(crate) flips: u64,
+    pub(crate) kills: u64,
+    pub(crate) deploys: u32,
+    pub(crate) threads: usize,
+}
+
+impl Plan {
+    /// `[--quick] [--seed N] [--minutes N] [part …]`
+    pub(crate) fn read(arguments: &[String]) -> Result<Self> {
+        let mut plan = Self {
+            quick: false,
+            seed: 0,
+            parts: Vec::new(),
+            duration: None,
+            power_cuts: 400_000,
+            disk_faults: 10_000,
+            flips: 50_000,
+            kills: 3000,
+            deploys: 100,
+            threads: std::thread::available_parallelism().map_or(2, usize::from),
+        };
+        let mut arguments = arguments.iter();
+        while let Some(argument) = arguments.next() {
+            let mut number = || -> Result<u64> {
+                let text = arguments.next().with_context(|| format!("{argument} needs a number"))?;
+                text.parse().with_context(|| format!("{argument} {text} is no number"))
+            };
+            match argument.as_str() {
+                "--quick" => {
+                    plan.quick = true;
+                    (plan.power_cuts, plan.disk_faults) = (100_000, 2000);
+                    (plan.flips, plan.kills) = (10_000, 1000);
+                }
+                "--seed" => plan.seed = number()?,
+                "--minutes" => plan.duration = Some(Duration::from_secs(number()? * 60)),
+                "--cuts" => plan.power_cuts = number()?,
+                part if PARTS.contains(&part) => plan.parts.push(part.to_owned()),
+                other => bail!(
+                    "takes --quick, --seed N, --minutes N, --cuts N and {}, not {other}",
+                    PARTS.join(", ")
+                ),
+            }
+        }
+        Ok(plan)
+    }
+
+    /// True if a part was asked for, or none was named.
+    pub(crate) fn wants(&self, part: &str) -> bool {
+        self.parts.is_empty() || self.parts.iter().any(|known| known == part)
+    }
+}

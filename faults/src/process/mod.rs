@@ -1,0 +1,58 @@
+//! Real processes on real files: killed, stopped, deployed, out of space, out of time.
+//!
+//! The children are this very program, called with a word that says what to do.
+
+pub mod child;
+mod deploys;
+mod full;
+mod jumps;
+mod kills;
+mod pause;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub use deploys::deploys;
+pub use full::full;
+pub use jumps::jumps;
+pub use kills::{Kills, kills};
+pub use pause::pause;
+
+/// What came of a scenario that is either right or wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// As promised.
+    Well,
+    /// It cannot be tried here; why.
+    Skipped(String),
+    /// Something was not as promised.
+    Badly(String),
+}
+
+/// Starts a child of ours; its words come through a pipe.
+fn start(word: &str, store: &Path) -> Result<Child> {
+    let program = std::env::current_exe().context("the path of this program")?;
+    let mut command = Command::new(program);
+    command.arg(word).arg(store).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().with_context(|| format!("the child {word}"))
+}
+
+fn send(child: &Child, signal: Signal) -> Result<()> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).context("a child without an id")?;
+    kill_process(pid, signal).with_context(|| format!("{signal:?} to {pid:?}"))
+}
+
+/// A folder in memory where there is one: a killed process does not care whether the disk is one.
+fn folder() -> Result<tempfile::TempDir> {
+    let memory = Path::new("/dev/shm");
+    Ok(if memory.is_dir() { tempfile::TempDir::new_in(memory)? } else { tempfile::TempDir::new()? })
+}
+
+/// Lets real time pass: these are real processes.
+#[expect(clippy::disallowed_methods, reason = "a stopped process is measured by the machine's clock")]
+fn wait(duration: std::time::Duration) {
+    std::thread::sleep(duration);
+}

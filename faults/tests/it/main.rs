@@ -1,0 +1,59 @@
+//! Short versions of what `cargo xtask faults` does at length, and the proof that it would find something.
+
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use sickbay_faults::disk::Lie;
+use sickbay_faults::power::Plan;
+use sickbay_faults::vfs::Drive;
+use sickbay_faults::{broken, flips, power};
+
+/// One drive for all tests of this program; a test has it for itself.
+static DRIVE: LazyLock<Mutex<Arc<Drive>>> = LazyLock::new(|| Mutex::new(Arc::new(Drive::new("faults-test"))));
+
+fn with_drive<T>(act: impl FnOnce(&Arc<Drive>) -> T) -> T {
+    act(&DRIVE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn plan() -> Plan {
+    Plan { steps: 12, variants: 1, ..Plan::default() }
+}
+
+#[test]
+fn after_a_power_cut_the_store_is_what_it_was_before_or_after_the_command_under_way() {
+    let outcome = with_drive(|drive| power::run(drive, 4242, plan()));
+    assert!(outcome.cuts > 100, "{} cuts", outcome.cuts);
+    assert_eq!(outcome.findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_disk_that_lies_about_syncing_is_found_out() {
+    let outcome =
+        with_drive(|drive| power::run(drive, 4242, Plan { lies: Lie::Always, findings_max: 1, ..plan() }));
+    assert_eq!(outcome.findings.len(), 1);
+}
+
+#[test]
+fn a_store_that_answers_before_it_commits_is_found_out() {
+    let early = Plan { answers_early: true, findings_max: 1, ..plan() };
+    assert_eq!(with_drive(|drive| power::run(drive, 4242, early)).findings.len(), 1);
+}
+
+#[test]
+fn when_the_disk_fails_nothing_acknowledged_is_lost_and_nothing_half_done_stays() {
+    let outcome = with_drive(|drive| broken::run(drive, 4242, 40));
+    assert!(outcome.faults > 10 && outcome.went_on > 0, "{outcome:?}");
+    assert_eq!(outcome.findings, Vec::<String>::new());
+}
+
+#[test]
+fn damage_is_noticed_or_harmless() {
+    let outcome = with_drive(|drive| flips::run(drive, 4242, 150, flips::Guard::There));
+    assert!(outcome.noticed > 20 && outcome.harmless > 20, "{outcome:?}");
+    assert_eq!(outcome.findings, Vec::<String>::new());
+}
+
+#[test]
+fn without_sums_and_mark_damage_would_go_unnoticed() {
+    let outcome = with_drive(|drive| flips::run(drive, 4242, 300, flips::Guard::Removed));
+    assert_ne!(outcome.findings, Vec::<String>::new());
+}
