@@ -35,13 +35,14 @@ pub(crate) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report { next_seed: plan.seed, ..Report::default() };
     let drives: Vec<Arc<Drive>> =
         (0..plan.threads).map(|thread| Arc::new(Drive::new(&format!("faults-{thread}")))).collect();
-    let parts: [(&str, fn(&mut Report, &Plan, &[Arc<Drive>]) -> Result<()>); 6] = [
+    let parts: [(&str, fn(&mut Report, &Plan, &[Arc<Drive>]) -> Result<()>); 7] = [
         ("controls", Report::controls),
         ("power", Report::power),
         ("disk", Report::disk),
         ("flips", Report::flips),
         ("kills", Report::kills),
         ("processes", Report::processes),
+        ("bugs", Report::bugs),
     ];
     for (name, part) in parts.into_iter().filter(|(name, _)| plan.wants(name)) {
         let start = now();
@@ -73,7 +74,7 @@ impl Report {
         ];
         document.extend(sums.map(|(name, number)| (name.to_owned(), json!(number))));
         document.insert("quick".to_owned(), json!(plan.quick));
-        document.insert("seconds".to_owned(), Value::Object(self.seconds.clone()));
+        document.insert("seconds_of_parts".to_owned(), Value::Object(self.seconds.clone()));
         document.insert("skipped".to_owned(), json!(self.skipped));
         document.insert("findings".to_owned(), json!(self.findings));
         Value::Object(document)
@@ -117,6 +118,34 @@ impl Report {
         }
         self.numbers.insert("controls_caught".to_owned(), Value::Object(caught));
         Ok(())
+    }
+
+    /// The known defects that only a power cut shows: each must be found within a minute.
+    #[cfg(feature = "seeded-bugs")]
+    fn bugs(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
+        use sickbay_core::seeded::{Bug, activate};
+        let bugs = [Bug::AcknowledgedBeforeCommit, Bug::FsyncSkipped];
+        let mut found = 0;
+        for bug in bugs {
+            let start = now();
+            activate(Some(bug));
+            let short = power::Plan { findings_max: 1, ..power::Plan::default() };
+            let seeds = (plan.seed..).take_while(|_| start.elapsed().as_secs() < 60);
+            let finding = seeds.flat_map(|seed| power::run(&drives[0], seed, short).findings).next();
+            activate(None);
+            let shown = if finding.is_some() { "found by power cuts" } else { "NOT FOUND" };
+            eprintln!("{:<26} {:>6.2} s  {shown}", bug.name(), start.elapsed().as_secs_f64());
+            found += u64::from(finding.is_some());
+        }
+        self.count("seeded_bugs", bugs.len() as u64);
+        self.count("seeded_bugs_found", found);
+        self.uncaught += bugs.len() as u64 - found;
+        Ok(())
+    }
+
+    #[cfg(not(feature = "seeded-bugs"))]
+    fn bugs(&mut self, _: &Plan, _: &[Arc<Drive>]) -> Result<()> {
+        anyhow::bail!("no defects are compiled in; build with --features seeded-bugs")
     }
 
     fn power(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {

@@ -5,14 +5,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use sickbay_core::decide::{Facts, Outcome, SetAside, decide};
 use sickbay_core::message::Priority;
-use sickbay_core::port::{
-    Adoption, Claim, Deliveries, Desk, Exchange, Pusher, Renewal, Replay,
-};
+use sickbay_core::port::{Adoption, Claim, Deliveries, Desk, Exchange, Pusher, Renewal, Replay};
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
-    Counters, Decision, Delivery, Failure, Kind, MessageId, MessageType, NewMessage, QueueName, Settlement, Stages,
-    StreamKey, WorkerName,
+    Counters, Decision, Delivery, Failure, Kind, MessageId, MessageType, NewMessage, QueueName, Settlement,
+    Stages, StreamKey, WorkerName,
 };
 use sickbay_testkit::script::Command;
 
@@ -74,11 +72,15 @@ impl World {
                 drop(wait(self.store.purge(&queue, age, rows_max)));
             }
             "release-followers" => {
-                let (Some(queue), Ok(stream)) = (queue(command), StreamKey::new(word(command, 1))) else { return };
+                let (Some(queue), Ok(stream)) = (queue(command), StreamKey::new(word(command, 1))) else {
+                    return;
+                };
                 drop(wait(self.store.release_followers(&queue, &stream)));
             }
             "sweep" => drop(wait(self.store.sweep())),
-            "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" | "reset" => self.on_message(command),
+            "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" | "reset" => {
+                self.on_message(command)
+            }
             verb => self.oracle().accuse("script", format!("there is no step {verb:?}")),
         }
     }
@@ -232,8 +234,11 @@ impl World {
         };
         let message = &delivery.message;
         let policy = wait(self.store.policy(&message.queue)).ok()?;
-        let facts =
-            Facts { id: message.id, message_type: message.message_type.as_ref(), counters: delivery.counters };
+        let facts = Facts {
+            id: message.id,
+            message_type: message.message_type.as_ref(),
+            counters: delivery.counters,
+        };
         Some(decide(&policy, facts, outcome))
     }
 

@@ -47,7 +47,14 @@ impl Hunt {
 /// The schedules in which a defect is looked for.
 #[cfg_attr(not(feature = "seeded-bugs"), allow(dead_code))]
 fn plan() -> Plan {
-    Plan { seeds: 4000, steps: 600, sqlite_every: 1, memory: false, shrink_for: Duration::ZERO, ..Plan::default() }
+    Plan {
+        seeds: 4000,
+        steps: 600,
+        sqlite_every: 1,
+        memory: false,
+        shrink_for: Duration::ZERO,
+        ..Plan::default()
+    }
 }
 
 #[cfg_attr(not(feature = "seeded-bugs"), allow(dead_code))]

@@ -11,8 +11,8 @@ use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::verdict::Failed;
 use sickbay_core::{
-    Clock, Delivery, ErrorKind, Failure, Key, LeaseToken, MessageType, QueueName, QueuePolicy, StoreError, Verdict,
-    WorkerName,
+    Clock, Delivery, ErrorKind, Failure, Key, LeaseToken, MessageType, QueueName, QueuePolicy, StoreError,
+    Verdict, WorkerName,
 };
 use sickbay_testkit::script::Command;
 use sickbay_worker::{Context, Running, StoreSource, Worker};
@@ -59,10 +59,15 @@ impl Crew {
         let runtime = tokio::runtime::Builder::new_current_thread().build().ok()?;
         let queue = QueueName::new(command.words.first()?).ok()?;
         let worker = WorkerName::new(format!("crew/{by}")).ok()?;
-        let (process, faults, killed) = (ProcessId(2_000_000 + world.crews_started), Arc::<Faults>::default(), Arc::<AtomicBool>::default());
+        let (process, faults, killed) = (
+            ProcessId(2_000_000 + world.crews_started),
+            Arc::<Faults>::default(),
+            Arc::<AtomicBool>::default(),
+        );
         let inner = StoreSource::new(world.store.clone(), queue, worker, process);
         let source = Arc::new(Faulty { inner, faults: faults.clone() });
-        let number = |name: &str, default| command.option(name).and_then(|text| text.parse().ok()).unwrap_or(default);
+        let number =
+            |name: &str, default| command.option(name).and_then(|text| text.parse().ok()).unwrap_or(default);
         let handler = handler(world.store.clone(), killed.clone(), u64::from(number("character", 0)));
         let guard = runtime.enter();
         let running = Worker::new(source, handler, Arc::new(world.clock.clone()))
@@ -160,7 +165,8 @@ impl World {
         let held = self.oracle().hands(crew.process);
         if !ended {
             self.oracle().accuse("I8", format!("worker {by} did not end within {STOP_ROUNDS} s"));
-        } else if !held.is_empty() && !crew.faults.lost.load(Ordering::Relaxed) && !self.oracle().went_back() {
+        } else if !held.is_empty() && !crew.faults.lost.load(Ordering::Relaxed) && !self.oracle().went_back()
+        {
             // A worker that waits for a time that has been put off gives up; its leases run out.
             self.oracle().accuse("I8", format!("worker {by} ended and still holds {held:?}"));
         }

@@ -138,9 +138,10 @@ fn step(dice: &mut Dice, character: &Character) -> Command {
             settled(dice, character, verb).with("after", dice.pick(&["0s", "3s", "20s"]))
         }
         What::Renew => settled(dice, character, "renew").with("for", dice.pick(&["10s", "60s"])),
-        What::Advance => {
-            Command::new("advance", dice.pick(&["0s", "1s", "1s", "5s", "10s", "31s", "90s", "1500ms", "10m"]))
-        }
+        What::Advance => Command::new(
+            "advance",
+            dice.pick(&["0s", "1s", "1s", "5s", "10s", "31s", "90s", "1500ms", "10m"]),
+        ),
         What::Back => Command::new("back", dice.pick(&["1s", "30s", "1h"])),
         What::Die => Command::bare("die").with("by", 1 + dice.roll(character.processes)),
         What::Crash => Command::bare("crash"),
@@ -152,7 +153,9 @@ fn step(dice: &mut Dice, character: &Character) -> Command {
             let command = Command::new("purge", queue(dice, character)).word((1 + dice.roll(4)).to_string());
             command.with("age", dice.pick(&["0s", "0s", "10s", "1h"]))
         }
-        What::Followers => Command::new("release-followers", queue(dice, character)).word(dice.pick(&STREAMS)),
+        What::Followers => {
+            Command::new("release-followers", queue(dice, character)).word(dice.pick(&STREAMS))
+        }
         What::Policy => {
             let queue = queue(dice, character);
             policy(dice, queue)
@@ -161,7 +164,9 @@ fn step(dice: &mut Dice, character: &Character) -> Command {
         What::Kill => crew(dice, "kill"),
         What::Stop => crew(dice, "stop"),
         What::Break => crew(dice, "break").word(dice.pick(&["turns", "answers", "renewals"])),
-        What::Damage => Command::new("damage", dice.pick(&["waiting", "dead"])).word(dice.roll(16).to_string()),
+        What::Damage => {
+            Command::new("damage", dice.pick(&["waiting", "dead"])).word(dice.roll(16).to_string())
+        }
     }
 }
 
@@ -273,7 +278,9 @@ fn act(dice: &mut Dice) -> Command {
         7 => ("cancel", "waiting"),
         8..11 => ("hasten", "scheduled"),
         11 => ("reset", "waiting"),
-        _ => (dice.pick(&["dead-letter", "discard", "restore", "cancel", "hasten", "replay", "reset"]), "any"),
+        _ => {
+            (dice.pick(&["dead-letter", "discard", "restore", "cancel", "hasten", "replay", "reset"]), "any")
+        }
     };
     Command::new(verb, place).word(dice.roll(64).to_string())
 }

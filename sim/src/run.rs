@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sickbay_testkit::script::Command;
 use serde_json::{Value, json};
+use sickbay_testkit::script::Command;
 
 use crate::generate::script;
 use crate::oracle::Violation;
@@ -66,7 +66,13 @@ pub struct Finding {
 impl Finding {
     /// The script as a file that can be kept.
     pub fn file(&self) -> String {
-        let mut text = format!("# {} on {}, seed {}\n# {}\n", self.shown.invariant, self.kind.as_str(), self.seed, self.shown.text);
+        let mut text = format!(
+            "# {} on {}, seed {}\n# {}\n",
+            self.shown.invariant,
+            self.kind.as_str(),
+            self.seed,
+            self.shown.text
+        );
         for command in &self.script {
             text.push_str(&format!("{command}\n"));
         }
@@ -189,7 +195,9 @@ fn shortest(kind: Kind, seed: u64, plan: &Plan, failed: &Failed) -> Finding {
             && run(kind, Looks::Always, shorter).is_err_and(|failed| failed.violation.invariant == invariant)
     };
     let script = shrink(whole, fails);
-    let shown = run(kind, Looks::Always, &script).err().map_or_else(|| failed.violation.clone(), |failed| failed.violation);
+    let shown = run(kind, Looks::Always, &script)
+        .err()
+        .map_or_else(|| failed.violation.clone(), |failed| failed.violation);
     Finding { seed, kind, violation: failed.violation.clone(), script, shown }
 }
 

@@ -184,7 +184,8 @@ impl Fixture for Sqlite {
     }
 
     fn damage(&self, id: MessageId) {
-        let sql = "UPDATE message SET payload = CAST(payload || 'x' AS BLOB) WHERE place & ((1 << 40) - 1) = ?1";
+        let sql =
+            "UPDATE message SET payload = CAST(payload || 'x' AS BLOB) WHERE place & ((1 << 40) - 1) = ?1";
         let done = self.connect().and_then(|connection| connection.execute(sql, [id.number() as i64]));
         assert_eq!(done, Ok(1), "one payload is changed");
     }

@@ -123,7 +123,10 @@ impl Pusher for Watched {
 
     async fn adopt(&self, adoptions: Vec<Adoption>) -> Result<Vec<Pushed>, StoreError> {
         let told: Vec<_> = adoptions.iter().map(crate::oracle::adoption).collect();
-        self.call(async |store| store.adopt(adoptions).await, |oracle, answers| oracle.adopted(&told, answers))
+        self.call(
+            async |store| store.adopt(adoptions).await,
+            |oracle, answers| oracle.adopted(&told, answers),
+        )
     }
 }
 
@@ -194,7 +197,10 @@ impl Desk for Watched {
 
     async fn replay(&self, replays: Vec<Replay>) -> Result<Vec<Replayed>, StoreError> {
         let told = replays.clone();
-        self.call(async |store| store.replay(replays).await, |oracle, answers| oracle.replayed(&told, answers))
+        self.call(
+            async |store| store.replay(replays).await,
+            |oracle, answers| oracle.replayed(&told, answers),
+        )
     }
 
     async fn dead_letter(&self, ids: Vec<MessageId>, why: String) -> Result<Vec<Replayed>, StoreError> {

@@ -13,10 +13,19 @@ const LEDGER: &str = "faults/ledger.jsonl";
 /// A program that breaks something and prints one document. What two of them count under one name is added up.
 struct Part {
     package: &'static str,
-    binary: &'static str,
+    /// Known defects are compiled in, in a target folder of their own.
+    seeded: bool,
+    arguments: &'static [&'static str],
 }
 
-const PARTS: &[Part] = &[Part { package: "sickbay-faults", binary: "sickbay-faults" }];
+const FAULTS: Part = Part { package: "sickbay-faults", seeded: false, arguments: &[] };
+
+/// What runs besides, unless only parts of the first were asked for.
+const OTHERS: &[Part] = &[
+    Part { package: "sickbay-sim", seeded: false, arguments: &["schedules", "--json"] },
+    Part { package: "sickbay-sim", seeded: true, arguments: &["bugs", "--json"] },
+    Part { package: "sickbay-faults", seeded: true, arguments: &["bugs"] },
+];
 
 /// The keys of the document, in their order.
 const KEYS: [&str; 10] = [
@@ -41,8 +50,10 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
         passed.extend(["--seed".to_owned(), next_seed(root).to_string()]);
     }
     let (mut total, mut well) = (Map::new(), true);
-    for part in PARTS {
-        let (document, passed) = run(root, part, &passed)?;
+    let whole = !long && passed.iter().all(|argument| argument == "--quick");
+    let parts = std::iter::once(&FAULTS).chain(OTHERS.iter().filter(|_| whole));
+    for (index, part) in parts.enumerate() {
+        let (document, passed) = run(root, part, if index == 0 { &passed } else { &[] })?;
         well &= passed;
         merge(&mut total, document);
     }
@@ -61,7 +72,10 @@ fn run(root: &Path, part: &Part, arguments: &[String]) -> Result<(Map<String, Va
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root).args(["run", "--release", "--quiet", "--package", part.package]);
-    command.args(["--bin", part.binary, "--"]).args(arguments).stderr(Stdio::inherit());
+    if part.seeded {
+        command.args(["--features", "seeded-bugs", "--target-dir"]).arg(seeded_folder(root));
+    }
+    command.arg("--").args(part.arguments).args(arguments).stderr(Stdio::inherit());
     let output = command.output().with_context(|| format!("{} cannot be started", part.package))?;
     let document = serde_json::from_slice(&output.stdout);
     let Value::Object(document) =
@@ -70,6 +84,12 @@ fn run(root: &Path, part: &Part, arguments: &[String]) -> Result<(Map<String, Va
         bail!("{} printed no document", part.package);
     };
     Ok((document, output.status.success()))
+}
+
+/// Where programs with known defects are built, so that nothing else is ever built from the same pieces.
+fn seeded_folder(root: &Path) -> std::path::PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
+    target.join("seeded")
 }
 
 /// Numbers are added up, lists joined, and the rest is taken as it is.
@@ -130,7 +150,7 @@ mod tests {
     use super::*;
 
     fn map(value: Value) -> Map<String, Value> {
-        value.as_object().cloned().unwrap_or_default()
+        if let Value::Object(map) = value { map } else { Map::new() }
     }
 
     #[test]

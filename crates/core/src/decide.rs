@@ -163,7 +163,8 @@ fn refused(refusal: Refusal) -> Decision {
 }
 
 fn crashed(policy: &QueuePolicy, facts: Facts<'_>, alone: bool, evidence: String) -> Decision {
-    let charges = facts.counters.charges.saturating_add(u32::from(alone && !crate::bug!(CrashBudgetOffByOne)));
+    let charges =
+        facts.counters.charges.saturating_add(u32::from(alone && !crate::bug!(CrashBudgetOffByOne)));
     if alone && charges >= policy.crash_budget() {
         let failure = Failure::new(Kind::Poison, Reason::Crash, evidence);
         return Decision::Quarantine { set_aside: SetAside::CrashBudgetSpent, failure };

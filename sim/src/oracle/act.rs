@@ -108,7 +108,9 @@ impl Oracle {
     }
 
     fn remove_hold(&mut self, id: u64) {
-        let Some((queue, stream)) = self.entries.get(&id).and_then(|e| Some((e.queue, e.stream?))) else { return };
+        let Some((queue, stream)) = self.entries.get(&id).and_then(|e| Some((e.queue, e.stream?))) else {
+            return;
+        };
         let holds = &mut self.lines[queue].holds;
         if let Some(of_stream) = holds.get_mut(&stream) {
             of_stream.remove(&id);

@@ -7,9 +7,9 @@ use sickbay_core::port::Claim;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{Delivery, LeaseToken, MessageId, Reason, Stages};
 
+use super::KeyOwner;
 use super::Oracle;
 use super::entry::{Entry, Gone, Place};
-use super::KeyOwner;
 
 /// A process works on a queue for so long after it last asked.
 const WORKS_ON_MS: i64 = 60_000;
@@ -73,7 +73,9 @@ impl Oracle {
                 Some(("I5", "after its crash budget was spent".to_owned()))
             }
             Place::Dead { .. } | Place::Discarded { .. } => Some(("I7", "from quarantine".to_owned())),
-            Place::Waiting if entry.due_at > now => Some(("time", format!("{} ms early", entry.due_at - now))),
+            Place::Waiting if entry.due_at > now => {
+                Some(("time", format!("{} ms early", entry.due_at - now)))
+            }
             Place::Waiting if line.paused => Some(("gate", "from a paused queue".to_owned())),
             Place::Waiting if !open => Some(("gate", "though its type is held back".to_owned())),
             Place::Waiting if entry.damaged => Some(("I9", "though its bytes were changed".to_owned())),
@@ -90,7 +92,10 @@ impl Oracle {
         let expected = entry.seen + 1;
         let explained = delivery.cause.is_some() || entry.seen == 0;
         if number != expected || !explained {
-            let text = format!("delivery {expected} of message {id} says it is number {number}, for {:?}", delivery.cause);
+            let text = format!(
+                "delivery {expected} of message {id} says it is number {number}, for {:?}",
+                delivery.cause
+            );
             return self.accuse("I4", text);
         }
         if let Some(entry) = self.entries.get_mut(&id) {
@@ -172,7 +177,8 @@ impl Oracle {
             return None;
         }
         let wanted = line.live.iter().filter_map(|id| self.entries.get(id).map(|entry| (*id, entry)));
-        let wanted = wanted.filter(|(id, entry)| (!suspects || entry.suspect) && self.is_eligible(*id, entry));
+        let wanted =
+            wanted.filter(|(id, entry)| (!suspects || entry.suspect) && self.is_eligible(*id, entry));
         wanted.min_by_key(|(id, entry)| (Reverse(entry.priority), entry.due_at, *id)).map(|(id, _)| id)
     }
 
@@ -247,13 +253,19 @@ impl Oracle {
 
     /// Goes on with what directly follows the first entry of a stream.
     fn take_run(&mut self, head: u64, claim: &Claim, given: &mut Vec<u64>) {
-        let Some(entry) = self.entries.get(&head).filter(|entry| !entry.deferred && !entry.suspect) else { return };
+        let Some(entry) = self.entries.get(&head).filter(|entry| !entry.deferred && !entry.suspect) else {
+            return;
+        };
         let (queue, Some(stream)) = (entry.queue, entry.stream) else { return };
         let (mut last, mut length) = (head, 1);
         while length < self.lines[queue].policy.run_max && given.len() < claim.max as usize {
             let entries = self.lines[queue].streams.get(&stream).into_iter().flatten();
-            let next = entries.copied().find(|id| *id > last && self.entries.get(id).is_some_and(|e| !e.deferred));
-            let Some((next, entry)) = next.and_then(|id| self.entries.get(&id).map(|entry| (id, entry))) else { return };
+            let next =
+                entries.copied().find(|id| *id > last && self.entries.get(id).is_some_and(|e| !e.deferred));
+            let Some((next, entry)) = next.and_then(|id| self.entries.get(&id).map(|entry| (id, entry)))
+            else {
+                return;
+            };
             let replayed = entry.key.is_some() && entry.counters.replays > 0;
             let ready = entry.is_waiting() && entry.due_at <= self.now && self.is_open(entry);
             if !ready || replayed || entry.suspect || entry.damaged || self.is_held(queue, stream, next) {
@@ -285,9 +297,18 @@ impl Oracle {
         self.expect("I9", || what("deadline"), &deadline, &entry.deadline_at);
         self.expect("time", || what("end of lease"), &delivery.lease.expires_at.millis(), &until);
         let names = [
-            (delivery.message.stream.as_ref().map(|s| s.as_str().to_owned()), entry.stream.map(|s| self.stream_names.0[s].clone())),
-            (delivery.message.key.as_ref().map(|s| s.as_str().to_owned()), entry.key.map(|s| self.key_names.0[s].clone())),
-            (delivery.message.message_type.as_ref().map(|s| s.as_str().to_owned()), entry.kind.map(|s| self.type_names.0[s].clone())),
+            (
+                delivery.message.stream.as_ref().map(|s| s.as_str().to_owned()),
+                entry.stream.map(|s| self.stream_names.0[s].clone()),
+            ),
+            (
+                delivery.message.key.as_ref().map(|s| s.as_str().to_owned()),
+                entry.key.map(|s| self.key_names.0[s].clone()),
+            ),
+            (
+                delivery.message.message_type.as_ref().map(|s| s.as_str().to_owned()),
+                entry.kind.map(|s| self.type_names.0[s].clone()),
+            ),
         ];
         for (seen, expected) in names {
             self.expect("I9", || what("names"), &seen, &expected);

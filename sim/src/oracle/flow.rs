@@ -171,7 +171,8 @@ impl Oracle {
     /// Leases whose time is over come back.
     pub(crate) fn expire(&mut self) {
         let now = self.now;
-        let over = |entry: &Entry| matches!(entry.place, Place::Leased { expires_at, .. } if expires_at <= now);
+        let over =
+            |entry: &Entry| matches!(entry.place, Place::Leased { expires_at, .. } if expires_at <= now);
         let ids: Vec<u64> = self.leased(over);
         for id in ids {
             self.redeliver(id);

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use sickbay_core::LeaseToken;
 use sickbay_core::message::Status;
 use sickbay_core::quarantine::{AttemptEnd, MessageView};
-use sickbay_core::LeaseToken;
 use sickbay_core::stats::{QueueStats, StreamDetail};
 
 use super::Oracle;
@@ -57,7 +57,8 @@ impl Oracle {
         let seen = seen_counts(stats, plain);
         let expected = self.counts(index, plain);
         let lost = seen.active + seen.dead + seen.discarded + seen.waiting.iter().sum::<u64>();
-        let there = expected.active + expected.dead + expected.discarded + expected.waiting.iter().sum::<u64>();
+        let there =
+            expected.active + expected.dead + expected.discarded + expected.waiting.iter().sum::<u64>();
         let invariant = if lost == there { "counts" } else { "I1" };
         self.expect(invariant, || format!("the counts of {queue}"), &seen, &expected);
     }
@@ -92,7 +93,8 @@ impl Oracle {
                 *counts.retries.entry(entry.counters.failures).or_default() += 1;
             }
             if matches!(status, Status::Scheduled | Status::Failed) {
-                counts.next_due = Some(counts.next_due.map_or(entry.due_at, |due: i64| due.min(entry.due_at)));
+                counts.next_due =
+                    Some(counts.next_due.map_or(entry.due_at, |due: i64| due.min(entry.due_at)));
             }
         }
         counts.flatten_time(plain)
@@ -105,14 +107,18 @@ impl Oracle {
             let kept = matches!(gone, Gone::Completed { kept_until } if kept_until > self.now);
             let seen = view.map(|view| view.status);
             // What was forgotten does not come back with an earlier time.
-            if self.went_back && matches!(gone, Gone::Completed { kept_until: 0.. }) && seen != Some(Status::Active) {
+            if self.went_back
+                && matches!(gone, Gone::Completed { kept_until: 0.. })
+                && seen != Some(Status::Active)
+            {
                 return;
             }
             let expected = kept.then_some(Status::Completed);
             return self.expect("I7", || format!("message {id}, which is {gone:?}"), &seen, &expected);
         };
         let Some(view) = view else {
-            return self.accuse("I1", format!("message {id} is lost; it was last known as {:?}", entry.place));
+            return self
+                .accuse("I1", format!("message {id} is lost; it was last known as {:?}", entry.place));
         };
         let what = |part: &str| format!("message {id}: {part}");
         if self.time_is_plain() || !entry.is_waiting() {
@@ -130,7 +136,9 @@ impl Oracle {
             self.expect("I9", || what("original bytes"), &view.original_payload, &entry.original);
         }
         let set_aside = match entry.place {
-            Place::Dead { set_aside, reason } | Place::Discarded { set_aside, reason, .. } => Some((set_aside, reason)),
+            Place::Dead { set_aside, reason } | Place::Discarded { set_aside, reason, .. } => {
+                Some((set_aside, reason))
+            }
             Place::Waiting | Place::Leased { .. } => None,
         };
         let seen = view.dead.as_ref().map(|dead| (dead.set_aside, dead.reason));
@@ -173,7 +181,10 @@ impl Oracle {
         let explains = |end: AttemptEnd| !matches!(end, AttemptEnd::Quarantined | AttemptEnd::Reset);
         let causes = entry.history.iter().filter(|(_, end)| explains(*end)).count() as u32;
         if entry.seen > 1 + entry.brought + causes {
-            self.accuse("I4", format!("message {id} was delivered {} times for {causes} recorded causes", entry.seen));
+            self.accuse(
+                "I4",
+                format!("message {id} was delivered {} times for {causes} recorded causes", entry.seen),
+            );
         }
     }
 
@@ -185,7 +196,9 @@ impl Oracle {
             return self.accuse("I9", format!("a handler got other bytes than message {id} has"));
         }
         if let Some(failed) = self.failing_before(id) {
-            let text = format!("a handler was called for message {id} of a stream in which {failed} has just failed");
+            let text = format!(
+                "a handler was called for message {id} of a stream in which {failed} has just failed"
+            );
             return self.accuse("order", text);
         }
         if late {

@@ -83,7 +83,8 @@ impl Oracle {
                 Settled::EffectFailed { .. } => "an effect that was not there failed",
             };
             let expected = if current { "took effect" } else { "lease lost" };
-            let what = || format!("the settlement of message {} under {}", told.token.message.number(), told.token);
+            let what =
+                || format!("the settlement of message {} under {}", told.token.message.number(), told.token);
             self.expect("I3", what, &seen, &expected);
             if current {
                 self.judge(told);
@@ -197,7 +198,13 @@ fn counted(counters: &Counters) -> u32 {
     counters.deliveries.saturating_sub(counters.releases).saturating_sub(counters.crashes)
 }
 
-fn wrong_retry(policy: &QueuePolicy, counters: &Counters, after: Duration, kind: Kind, wished: bool) -> Option<String> {
+fn wrong_retry(
+    policy: &QueuePolicy,
+    counters: &Counters,
+    after: Duration,
+    kind: Kind,
+    wished: bool,
+) -> Option<String> {
     let limit = attempts_max(policy);
     if kind == Kind::Poison {
         return Some("a poison failure was to be tried again".to_owned());

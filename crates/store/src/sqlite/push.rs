@@ -193,7 +193,10 @@ impl Tx<'_> {
             .query_row(params![queue, adoption.origin], |row| row.get(0))
             .optional()
             .translated()?;
-        if let Some(id) = known.filter(|_| !bug!(DuplicateOriginAdopted)).and_then(|number| MessageId::from_number(number as u64)) {
+        if let Some(id) = known
+            .filter(|_| !bug!(DuplicateOriginAdopted))
+            .and_then(|number| MessageId::from_number(number as u64))
+        {
             self.queue(queue)?.tally().duplicates += 1;
             return Ok(Pushed::Duplicate(id));
         }
@@ -214,7 +217,10 @@ impl Tx<'_> {
         tally.pushed += 1;
         tally.live += 1;
         if bug!(DuplicateOriginAdopted) {
-            self.execute("DELETE FROM origin WHERE queue = ?1 AND origin = ?2", params![queue, adoption.origin])?;
+            self.execute(
+                "DELETE FROM origin WHERE queue = ?1 AND origin = ?2",
+                params![queue, adoption.origin],
+            )?;
         }
         self.execute(
             "INSERT INTO origin VALUES (?1, ?2, ?3, ?4)",

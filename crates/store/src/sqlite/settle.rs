@@ -85,7 +85,11 @@ impl Tx<'_> {
         let effect: SqliteEffect = effect.take().map_err(|_| crate::door::foreign_effect())?;
         self.connection.execute_batch("SAVEPOINT effect").translated()?;
         let result = effect.run(self.connection);
-        let end = if result.is_ok() || bug!(EffectKeptOnFailure) { "RELEASE effect" } else { "ROLLBACK TO effect; RELEASE effect" };
+        let end = if result.is_ok() || bug!(EffectKeptOnFailure) {
+            "RELEASE effect"
+        } else {
+            "ROLLBACK TO effect; RELEASE effect"
+        };
         self.connection.execute_batch(end).translated()?;
         Ok(result)
     }
@@ -271,7 +275,9 @@ impl Tx<'_> {
                 match self.state.leases.get(&number) {
                     Some(lease)
                         if (lease.claim == claim || bug!(ReaperIgnoresToken))
-                            && (lease.until <= self.now || bug!(ReaperIgnoresRenewal) || lease.claim != claim) =>
+                            && (lease.until <= self.now
+                                || bug!(ReaperIgnoresRenewal)
+                                || lease.claim != claim) =>
                     {
                         self.expire(number)?;
                     }
@@ -309,6 +315,8 @@ impl Tx<'_> {
     /// True if a quarantined head keeps its stream waiting.
     pub(super) fn holds_stream(&mut self, queue: i64) -> Result<bool, StoreError> {
         let policy = &self.queue(queue)?.policy;
-        Ok(!bug!(FollowersReleasedEarly) && policy.ordering == Ordering::Strict && policy.when_head_quarantined == WhenHeadQuarantined::Hold)
+        Ok(!bug!(FollowersReleasedEarly)
+            && policy.ordering == Ordering::Strict
+            && policy.when_head_quarantined == WhenHeadQuarantined::Hold)
     }
 }
