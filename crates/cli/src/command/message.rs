@@ -34,7 +34,13 @@ pub(crate) enum Command {
 #[derive(clap::Args)]
 pub(crate) struct Id {
     /// Its id, or the beginning of it
+    #[arg(value_parser = id)]
     id: String,
+}
+
+/// An id or the beginning of one. An empty one begins them all.
+pub(super) fn id(text: &str) -> std::result::Result<String, String> {
+    if text.trim().is_empty() { Err("it is empty".to_owned()) } else { Ok(text.trim().to_owned()) }
 }
 
 impl Command {

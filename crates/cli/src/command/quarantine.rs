@@ -26,6 +26,7 @@ pub(crate) enum Command {
     /// Show everything known of a dead letter
     Show {
         /// Its id, or the beginning of it
+        #[arg(value_parser = message::id)]
         id: String,
     },
     /// Send dead letters back to be tried again
@@ -74,7 +75,7 @@ pub(crate) struct FilterArguments {
     #[arg(long)]
     stream: Option<StreamKey>,
     /// Only where the last error contains this text
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = some_text)]
     error: Option<String>,
     /// Only what was quarantined since then: 24h (ago), or a time like 2026-11-15T09:30:00Z
     #[arg(long, value_name = "TIME", value_parser = time)]
@@ -94,9 +95,25 @@ fn time(text: &str) -> std::result::Result<Time, String> {
     Ok(Time(Timestamp::from_millis(SystemClock::new().now().millis().saturating_sub(back))))
 }
 
+/// An empty text would be found in every error: whoever gave it had a variable without a value.
+fn some_text(text: &str) -> std::result::Result<String, String> {
+    if text.is_empty() {
+        Err("it is empty, and would match every error".to_owned())
+    } else {
+        Ok(text.to_owned())
+    }
+}
+
 impl FilterArguments {
-    fn filter(self, discarded: bool) -> Filter {
-        Filter {
+    fn filter(self, discarded: bool) -> Result<Filter> {
+        if let (Some(since), Some(until)) = (self.since, self.until)
+            && until.0 <= since.0
+        {
+            let message =
+                format!("--until {until} is not after --since {since}: nothing can be between them");
+            return Err(Failure::usage(message));
+        }
+        Ok(Filter {
             queue: self.queue,
             message_type: self.message_type,
             reason: self.reason,
@@ -107,7 +124,7 @@ impl FilterArguments {
             since: self.since,
             until: self.until,
             discarded,
-        }
+        })
     }
 }
 
@@ -115,6 +132,7 @@ impl FilterArguments {
 #[derive(clap::Args)]
 pub(crate) struct Selection {
     /// Their ids, or the beginnings of them; instead of a filter
+    #[arg(value_parser = message::id)]
     ids: Vec<String>,
     #[command(flatten)]
     filter: FilterArguments,
@@ -168,7 +186,7 @@ impl Command {
 
 impl List {
     async fn run(self, env: &Env) -> Result {
-        let filter = self.filter.filter(self.discarded);
+        let filter = self.filter.filter(self.discarded)?;
         let query = Query { filter, rows: Some(self.limit), after: self.after, count: true };
         let look = async || Ok(env.client(Missing::Fail).await?.quarantine(&query).await?);
         self.watch.show(env, look, list).await
@@ -229,7 +247,7 @@ impl Selection {
     /// Makes sure that it is meant: an empty filter needs `--all`, and people are asked.
     async fn settle(self, verb: &str, discarded: bool, env: &Env) -> Result<(Client, Bulk)> {
         // Whether they are discarded is said by the verb and is no filter of its own.
-        let filter = self.filter.filter(false);
+        let filter = self.filter.filter(false)?;
         let is_empty = filter == Filter::default();
         if !self.ids.is_empty() {
             if !is_empty || self.all {

@@ -86,6 +86,7 @@ impl Env {
 /// A client of the server at an address: `http://127.0.0.1:7070` or `unix:PATH`.
 pub(super) fn server(address: &str) -> Result<Client> {
     match address.strip_prefix("unix:") {
+        Some("") => Err(Failure::usage("--server unix: needs the path of a socket: unix:sickbay.db.sock")),
         Some(path) => Ok(Client::unix(path)),
         None => Ok(Client::tcp(address)?),
     }

@@ -134,9 +134,10 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// True if it asks for everything.
+    /// True if it asks for everything; an empty text is found in every error.
     pub fn is_empty(&self) -> bool {
-        *self == Self { discarded: self.discarded, ..Self::default() }
+        let error = self.error.clone().filter(String::is_empty);
+        *self == Self { discarded: self.discarded, error, ..Self::default() }
     }
 }
 

@@ -177,7 +177,13 @@ async fn everything_is_concerned_only_if_that_is_said() {
     let scene = Scene::new().await;
     scene.dead(3).await;
     for verb in ["replay", "discard", "restore"] {
-        for body in [json!({}), json!({"filter": {}}), json!({"filter": {"discarded": true}})] {
+        let bodies = [
+            json!({}),
+            json!({"filter": {}}),
+            json!({"filter": {"discarded": true}}),
+            json!({"filter": {"error": ""}}),
+        ];
+        for body in bodies {
             let (status, code, _) =
                 scene.refused("POST", &format!("/v1/quarantine/{verb}"), body.to_string()).await;
             assert_eq!((status, code.as_str()), (400, "SB0027"), "{verb} {body}");
