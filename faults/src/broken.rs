@@ -45,7 +45,7 @@ pub fn run(drive: &Arc<Drive>, seed: u64, count: usize) -> Outcome {
     for _ in 0..count {
         let how = if dice.once_in(2) { Failing::Broken } else { Failing::Full };
         let length = [1, 1, 3, 20][dice.roll(4)];
-        let fault = Fault { at: dice.next() % operations, count: length, how };
+        let fault = Fault { at: dice.number() % operations, count: length, how };
         let disk = Disk::default();
         disk.fail(fault);
         drive.insert(disk.clone());

@@ -11,7 +11,7 @@ impl Dice {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,7 +21,7 @@ impl Dice {
 
     /// 0 to `below - 1`.
     pub fn roll(&mut self, below: usize) -> usize {
-        (self.next() % below.max(1) as u64) as usize
+        (self.number() % below.max(1) as u64) as usize
     }
 
     /// True once in so many times.

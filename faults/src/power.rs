@@ -112,7 +112,7 @@ pub fn run(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
             let early = usize::from(plan.answers_early && replay.answered() < Some(recording.script.len()));
             let answered = replay.answered().map(|answered| answered + early);
             let cut = Cut { drive, recording: &recording, answered };
-            let again = dice.once_in(plan.again_in).then(|| dice.next());
+            let again = dice.once_in(plan.again_in).then(|| dice.number());
             outcome.cuts += 1 + u64::from(again.is_some());
             if let Err(finding) = cut.check(&image, again) {
                 let answered = replay.answered().map_or("before it was set up".to_owned(), |count| {

@@ -15,6 +15,8 @@ use crate::plan::Plan;
 /// So many findings are told; the others are only counted.
 const TOLD_MAX: usize = 20;
 
+type Part = fn(&mut Report, &Plan, &[Arc<Drive>]) -> Result<()>;
+
 /// What came of all parts.
 #[derive(Default)]
 pub(crate) struct Report {
@@ -35,7 +37,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report { next_seed: plan.seed, ..Report::default() };
     let drives: Vec<Arc<Drive>> =
         (0..plan.threads).map(|thread| Arc::new(Drive::new(&format!("faults-{thread}")))).collect();
-    let parts: [(&str, fn(&mut Report, &Plan, &[Arc<Drive>]) -> Result<()>); 7] = [
+    let parts: [(&str, Part); 7] = [
         ("controls", Report::controls),
         ("power", Report::power),
         ("disk", Report::disk),

@@ -58,7 +58,7 @@ impl Content {
     }
 
     /// Adds all of it to a hash.
-    pub fn hash(&self, hasher: &mut impl std::hash::Hasher) {
+    pub fn add_to(&self, hasher: &mut impl std::hash::Hasher) {
         hasher.write_usize(self.size);
         for page in &self.pages {
             match page {

@@ -55,7 +55,7 @@ impl<'a> Replay<'a> {
             }
             Op::Delete(_) => self.unsynced_names.push(op),
             Op::Write(inode, ..) | Op::Truncate(inode, _) => {
-                self.unsynced.entry(*inode).or_default().push(op)
+                self.unsynced.entry(*inode).or_default().push(op);
             }
             Op::Answered(commands) => self.answered = Some(*commands),
             Op::Sync(_) | Op::SyncNames => {}

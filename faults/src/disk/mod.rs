@@ -47,7 +47,7 @@ impl Image {
         let mut hasher = xxhash_rust::xxh3::Xxh3Default::new();
         for (name, inode) in &self.names {
             hasher.update(name.as_bytes());
-            self.files[*inode].hash(&mut hasher);
+            self.files[*inode].add_to(&mut hasher);
         }
         hasher.digest()
     }
