@@ -13,6 +13,8 @@ use crate::vfs::Drive;
 
 /// Where the store lies on its disk.
 pub const STORE: &str = "/store.db";
+/// How the handler's own table begins if SQLite refuses to read it.
+pub const UNREADABLE: &str = "unreadable";
 /// The log is grown to this size: small, so that it is reached and begun again often.
 const LOG_BYTES: u64 = 96 << 10;
 /// The log is written back after so many pages.
@@ -106,7 +108,10 @@ impl Fixture for DiskFixture {
             let mut statement = connection.prepare("SELECT key FROM handled ORDER BY rowid")?;
             statement.query_map([], |row| row.get(0))?.collect()
         };
-        rows().unwrap_or_default()
+        rows().unwrap_or_else(|error| match error.to_string() {
+            text if text.contains("no such table") => Vec::new(),
+            text => vec![format!("{UNREADABLE}: {text}")],
+        })
     }
 
     fn damage(&self, _: MessageId) {}

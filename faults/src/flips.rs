@@ -7,7 +7,7 @@ use sickbay_testkit::ManualClock;
 
 use crate::dice::Dice;
 use crate::disk::{Disk, Image, Lie, Replay};
-use crate::fixture::{DiskFixture, STORE};
+use crate::fixture::{DiskFixture, STORE, UNREADABLE};
 use crate::observe::{difference, observe};
 use crate::power::{Recording, record};
 use crate::runtime;
@@ -144,6 +144,7 @@ fn look(drive: &Arc<Drive>, recording: &Recording, answered: usize, image: Image
         match runtime().block_on(observe(&fixture, recording.numbers)) {
             Err(_) => Ok(false),
             Ok(seen) if seen == expected.seen => Ok(true),
+            Ok(seen) if seen.last().is_some_and(|effects| effects.contains(UNREADABLE)) => Ok(false),
             Ok(seen) => Err(difference(&seen, &expected.seen)),
         }
     };

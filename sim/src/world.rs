@@ -114,7 +114,11 @@ pub fn trace(kind: Kind, script: &[Command], mut tell: impl FnMut(String)) -> Op
     }
     world.drain();
     let violation = world.violation();
-    tell(violation.as_ref().map_or("nothing is wrong".to_owned(), |v| format!("at the end: {}: {}", v.invariant, v.text)));
+    tell(
+        violation
+            .as_ref()
+            .map_or("nothing is wrong".to_owned(), |v| format!("at the end: {}: {}", v.invariant, v.text)),
+    );
     violation
 }
 

@@ -211,10 +211,16 @@ impl Oracle {
                 Place::Leased { process, .. } => format!("leased by {}", process.0),
                 other => format!("{other:?}"),
             };
-            let marks = [(entry.suspect, " suspect"), (entry.deferred, " deferred"), (entry.damaged, " damaged")];
+            let marks =
+                [(entry.suspect, " suspect"), (entry.deferred, " deferred"), (entry.damaged, " damaged")];
             let marks: String = marks.iter().filter(|(on, _)| *on).map(|(_, word)| *word).collect();
             let due = (entry.due_at - self.now).max(0);
-            format!("{} {:?} p{} {place}{marks} due in {due} ms", self.queue_names.0[entry.queue], stream(entry), entry.priority)
+            format!(
+                "{} {:?} p{} {place}{marks} due in {due} ms",
+                self.queue_names.0[entry.queue],
+                stream(entry),
+                entry.priority
+            )
         };
         self.entries.iter().map(|(id, entry)| (*id, tell(entry))).collect()
     }
