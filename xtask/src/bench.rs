@@ -6,6 +6,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::servers::Postgres;
 use crate::{bench_command, bench_peers};
 
 /// A figure, what must be reached and where we are going.
@@ -26,6 +27,7 @@ const TARGETS: &[Target] = &[
     target("P5.effectum", "drain, against effectum", 6.0, 12.0, true),
     target("P5.graphile_worker", "drain, against graphile_worker", 3.0, 6.0, true),
     target("P5.rabbitmq", "drain, against a RabbitMQ quorum queue", 1.5, 3.0, true),
+    target("P6", "lifecycle on PostgreSQL at batch 100, against hand-written statements", 0.5, 0.8, true),
     target("P7.backlog", "rate with 5 M waiting, against an empty store", 0.7, 0.9, true),
     target("P7.dead", "rate with 1 M dead letters, against an empty store", 0.9, 0.9, true),
     target("P7.stream", "rate with a blocked stream of 1 M, against an empty store", 0.9, 0.9, true),
@@ -79,6 +81,11 @@ fn own(root: &Path, quick: bool, only: &[&str]) -> Result<Value> {
     command.current_dir(root).args(["run", "--release", "--quiet", "--package", "sickbay-bench", "--"]);
     if quick {
         command.arg("--quick");
+    }
+    let mut postgres = None;
+    if only.is_empty() || only.contains(&"P6") {
+        let server = postgres.insert(Postgres::start()?);
+        command.env("SICKBAY_BENCH_POSTGRES", &server.url);
     }
     let output = command.args(only).stderr(Stdio::inherit()).output().context("the benchmark")?;
     ensure!(output.status.success(), "the benchmark: {}", output.status);

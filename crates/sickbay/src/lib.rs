@@ -49,6 +49,8 @@ pub use sickbay_core::{
     MessageType, NewMessage, Priority, QueueName, Reason, Settlement, Stages, StoreError, StreamKey,
     Timestamp, Verdict, WorkerName,
 };
+#[cfg(feature = "postgres")]
+pub use sickbay_store::postgres::{PostgresEffect, PostgresOptions, PostgresStore};
 pub use sickbay_store::{MemoryEffect, MemoryStore, SqliteEffect, SqliteOptions, SqliteStore, SystemClock};
 pub use sickbay_worker::{
     Answer, Context, Death, Handler, IntoAnswer, Relay, Running, Stopped, StoreSource, Supervised,

@@ -1,7 +1,7 @@
-//! Stores of Sickbay: memory and SQLite.
+//! Stores of Sickbay: memory, SQLite and, with the feature `postgres`, PostgreSQL.
 //!
-//! Both keep the same contract (`docs/store-contract.md`); the conformance suite in the testkit
-//! holds them to it. [`memory`] is its short, readable form. [`door`] is what both check before they
+//! All keep the same contract (`docs/store-contract.md`); the conformance suite in the testkit
+//! holds them to it. [`memory`] is its short, readable form. [`door`] is what all check before they
 //! let anything in.
 
 pub mod door;

@@ -9,6 +9,8 @@
 
 pub mod broker;
 pub mod clock;
+#[cfg(unix)]
+pub mod cluster;
 pub mod conformance;
 pub mod fixture;
 pub mod model;

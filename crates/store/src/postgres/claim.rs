@@ -59,6 +59,7 @@ impl Inner {
         } else {
             let mut columns = Columns::default();
             settlements.into_iter().for_each(|settlement| columns.add(settlement));
+            columns.one_claim();
             self.exchange_once(&columns, claim.as_ref()).await?
         };
         self.bell.ring(None);

@@ -26,15 +26,15 @@ pub(super) fn translate(error: &Error) -> StoreError {
         "25006" => (ErrorKind::Stop, "SB0006", "the database is read-only: a replica, or set so"),
         "42501" => (ErrorKind::Stop, "SB0006", "the role may not do this"),
         "42P01" | "42883" | "3F000" | "42703" | "42804" => {
-            (ErrorKind::Stop, "SB0043", "the schema of the database does not fit this version; migrate it")
+            (ErrorKind::Stop, "SB0063", "the schema of the database does not fit this version; migrate it")
         }
         "2200H" => (ErrorKind::Full, "SB0004", "the store has numbered as many messages as it can"),
-        "28P01" | "28000" => (ErrorKind::Stop, "SB0042", "the database refuses the login"),
-        "3D000" => (ErrorKind::Stop, "SB0042", "there is no such database"),
-        "53300" => (ErrorKind::TryAgain, "SB0044", "the database has no connection to give"),
+        "28P01" | "28000" => (ErrorKind::Stop, "SB0062", "the database refuses the login"),
+        "3D000" => (ErrorKind::Stop, "SB0062", "there is no such database"),
+        "53300" => (ErrorKind::TryAgain, "SB0064", "the database has no connection to give"),
         "XX001" | "XX002" => (ErrorKind::Corrupt, "SB0012", "the database says that its data is damaged"),
         state if state.starts_with("57P") => {
-            (ErrorKind::TryAgain, "SB0041", "the database is starting or stopping")
+            (ErrorKind::TryAgain, "SB0061", "the database is starting or stopping")
         }
         state if state.starts_with("40") || state.starts_with("55P") || state == "57014" => {
             (ErrorKind::TryAgain, "SB0014", "others were in the way for too long")
@@ -51,17 +51,21 @@ pub(super) fn connecting(error: &Error) -> StoreError {
     }
     let words = words(error);
     if words.contains("certificate") || words.contains("TLS") {
-        let hint = "the database's certificate is not trusted; give its root certificate, or sslmode=disable";
-        return StoreError::new(ErrorKind::Stop, "SB0046", format!("{hint}: {words}"));
+        let hint = if words.contains("does not support TLS") {
+            "the database does not encrypt connections; let it, or say sslmode=disable"
+        } else {
+            "the database's certificate is not trusted; give its root certificate, or say sslmode=disable"
+        };
+        return StoreError::new(ErrorKind::Stop, "SB0066", format!("{hint}: {words}"));
     }
     if words.contains("password missing") || words.contains("authentication") {
         return StoreError::new(
             ErrorKind::Stop,
-            "SB0042",
+            "SB0062",
             format!("the database refuses the login: {words}"),
         );
     }
-    StoreError::new(ErrorKind::TryAgain, "SB0041", format!("the database cannot be reached: {words}"))
+    StoreError::new(ErrorKind::TryAgain, "SB0061", format!("the database cannot be reached: {words}"))
 }
 
 /// The connection broke before the answer came: nobody knows whether it was carried out.
@@ -77,7 +81,7 @@ fn lost(error: &Error) -> StoreError {
 pub(super) fn outcome_unknown(why: &str) -> StoreError {
     let text =
         format!("the connection broke before the answer came; it may or may not have been done: {why}");
-    StoreError::new(ErrorKind::TryAgain, "SB0045", text)
+    StoreError::new(ErrorKind::TryAgain, "SB0065", text)
 }
 
 /// The transaction was rolled back because of what others did at the same time.
@@ -88,21 +92,21 @@ pub(super) fn in_the_way() -> StoreError {
 /// No connection of the pool became free in time.
 pub(super) fn no_connection(connections: usize) -> StoreError {
     let text = format!("all {connections} connections to the database are in use");
-    StoreError::new(ErrorKind::TryAgain, "SB0044", text)
+    StoreError::new(ErrorKind::TryAgain, "SB0064", text)
 }
 
 /// The address cannot be read.
 pub(super) fn address(error: &Error) -> StoreError {
     // The address holds a password, so it is not repeated.
     let text = format!("the address of the database cannot be read: {}", words(error));
-    StoreError::new(ErrorKind::Invalid, "SB0047", text)
+    StoreError::new(ErrorKind::Invalid, "SB0067", text)
 }
 
 /// The schema is not there, or too old.
 pub(super) fn needs_migration(schema: &str, found: Option<i64>, known: i64) -> StoreError {
     let found = found.map_or_else(|| "is missing".to_owned(), |found| format!("is version {found}"));
     let text = format!("the schema {schema:?} {found}; this program needs version {known}: migrate it first");
-    StoreError::new(ErrorKind::Stop, "SB0043", text)
+    StoreError::new(ErrorKind::Stop, "SB0063", text)
 }
 
 /// The schema was made by a newer version.

@@ -72,14 +72,14 @@ impl PostgresOptions {
         self
     }
 
-    /// How long a call waits for a free connection before it fails with `SB0044`. Defaults to 10 s.
+    /// How long a call waits for a free connection before it fails with `SB0064`. Defaults to 10 s.
     #[must_use]
     pub fn connection_wait(mut self, wait: Duration) -> Self {
         self.connection_wait = wait;
         self
     }
 
-    /// How long the database may take for one call before it fails with `SB0045`. Defaults to 30 s.
+    /// How long the database may take for one call before it fails with `SB0065`. Defaults to 30 s.
     #[must_use]
     pub fn call_time(mut self, time: Duration) -> Self {
         self.call_time = time;
@@ -126,7 +126,7 @@ impl PostgresOptions {
             Ok(roots) if !roots.is_empty() => self.roots = roots,
             _ => {
                 let text = "the root certificates are not PEM text with at least one certificate";
-                return Err(StoreError::new(ErrorKind::Invalid, "SB0046", text));
+                return Err(StoreError::new(ErrorKind::Invalid, "SB0066", text));
             }
         }
         Ok(self)

@@ -25,36 +25,53 @@ pub(super) fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Messages as columns.
+/// Messages as columns. A column in which no message has anything is left out.
 struct Batch<'m> {
     queues: Vec<&'m str>,
     payloads: Vec<&'m [u8]>,
-    types: Vec<Option<&'m str>>,
-    streams: Vec<Option<&'m str>>,
-    keys: Vec<Option<&'m str>>,
+    types: Option<Vec<Option<&'m str>>>,
+    streams: Option<Vec<Option<&'m str>>>,
+    keys: Option<Vec<Option<&'m str>>>,
     ranks: Vec<i16>,
-    delays: Vec<i64>,
-    deadlines: Vec<Option<i64>>,
-    headers: Vec<Option<Vec<u8>>>,
+    delays: Option<Vec<i64>>,
+    deadlines: Option<Vec<Option<i64>>>,
+    headers: Option<Vec<Option<Vec<u8>>>>,
     checksums: Vec<i64>,
-    stages: Vec<i32>,
+    stages: Option<Vec<i32>>,
+}
+
+/// The column, unless every message has the same nothing in it.
+fn unless_all<T: PartialEq>(column: Vec<T>, nothing: &T) -> Option<Vec<T>> {
+    if column.iter().all(|value| value == nothing) { None } else { Some(column) }
 }
 
 impl<'m> Batch<'m> {
     fn new<M: Iterator<Item = &'m NewMessage> + Clone>(messages: M) -> Self {
+        let types = messages.clone().map(|m| m.message_type.as_ref().map(MessageType::as_str)).collect();
+        let streams = messages.clone().map(|m| m.stream.as_ref().map(StreamKey::as_str)).collect();
+        let keys = messages.clone().map(|m| m.key.as_ref().map(sickbay_core::Key::as_str)).collect();
+        let headers = messages.clone().map(|m| pack_headers(&m.headers)).collect();
         Self {
             queues: messages.clone().map(|m| m.queue.as_str()).collect(),
             payloads: messages.clone().map(|m| m.payload.as_ref()).collect(),
-            types: messages.clone().map(|m| m.message_type.as_ref().map(MessageType::as_str)).collect(),
-            streams: messages.clone().map(|m| m.stream.as_ref().map(StreamKey::as_str)).collect(),
-            keys: messages.clone().map(|m| m.key.as_ref().map(sickbay_core::Key::as_str)).collect(),
+            types: unless_all(types, &None),
+            streams: unless_all(streams, &None),
+            keys: unless_all(keys, &None),
             ranks: messages.clone().map(|m| 9 - i16::from(m.priority.get())).collect(),
-            delays: messages.clone().map(|m| millis(m.delay)).collect(),
-            deadlines: messages.clone().map(|m| m.deadline.map(millis)).collect(),
-            headers: messages.clone().map(|m| pack_headers(&m.headers)).collect(),
+            delays: unless_all(messages.clone().map(|m| millis(m.delay)).collect(), &0),
+            deadlines: unless_all(messages.clone().map(|m| m.deadline.map(millis)).collect(), &None),
+            headers: unless_all(headers, &None),
             checksums: messages.clone().map(|m| door::checksum(&m.payload) as i64).collect(),
-            stages: messages.map(|m| i32::from(m.stages.bits())).collect(),
+            stages: unless_all(messages.map(|m| i32::from(m.stages.bits())).collect(), &0),
         }
+    }
+
+    /// The queues without the same one again and again.
+    fn one_queue(mut self) -> Self {
+        if self.queues.windows(2).all(|pair| pair[0] == pair[1]) {
+            self.queues.truncate(1);
+        }
+        self
     }
 
     fn params<'p>(&'p self, now: &'p Option<i64>) -> [Param<'p>; 12] {
@@ -93,7 +110,7 @@ impl PostgresStore {
         messages: &[NewMessage],
     ) -> Result<Vec<Pushed>, StoreError> {
         messages.iter().try_for_each(|message| self.inner.options.limits.check(message))?;
-        let batch = Batch::new(messages.iter());
+        let batch = Batch::new(messages.iter()).one_queue();
         let now = self.inner.now();
         let rows = transaction.query_typed(&self.inner.sql(PUSH), &batch.params(&now)).await;
         read(&rows.map_err(|error| failure::translate(&error))?)
@@ -103,7 +120,7 @@ impl PostgresStore {
 impl Inner {
     pub(super) async fn push(self: Arc<Self>, messages: Vec<NewMessage>) -> Result<Vec<Pushed>, StoreError> {
         messages.iter().try_for_each(|message| self.options.limits.check(message))?;
-        let batch = Batch::new(messages.iter());
+        let batch = Batch::new(messages.iter()).one_queue();
         let now = self.now();
         let rows = self.query(PUSH, &batch.params(&now)).await?;
         let mut queues = batch.queues.clone();

@@ -26,7 +26,7 @@ pub(super) fn choose_mode(config: &mut Config) {
 }
 
 pub(super) fn connector(options: &PostgresOptions) -> Result<MakeRustlsConnect, StoreError> {
-    let wrong = |error: String| StoreError::new(ErrorKind::Invalid, "SB0046", error);
+    let wrong = |error: String| StoreError::new(ErrorKind::Invalid, "SB0066", error);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone());
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| wrong(error.to_string()))?;

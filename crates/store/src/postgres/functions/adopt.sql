@@ -59,7 +59,7 @@ BEGIN
         r.headers := p_headers[i];
         r.payload := p_payloads[i];
         -- The delivery at hand is counted when the decision is carried out.
-        r.facts := p_facts[i * 8 - 7 : i * 8] || ARRAY[p_message_stages[i], 0];
+        r.facts := p_facts[i * 8 - 7 : i * 8] || ARRAY[coalesce(p_message_stages[i], 0), 0];
         r.facts := ARRAY[greatest(r.facts[1], 1) - 1] || r.facts[2:10];
         PERFORM sickbay.apply(v_now, q, r, NULL, NULL, p_workers[i], p_started[i], p_acts[i], p_after[i], p_stages[i],
                               false, p_details[i], p_set_aside[i], p_kind[i], p_reason[i], p_error[i],

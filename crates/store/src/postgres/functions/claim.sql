@@ -1,16 +1,13 @@
 -- What a claim gets (contract 6, 8-12, 18, 21, 31).
 
+-- Says that a process works on a queue. Somebody else who says so at this moment is enough.
 CREATE OR REPLACE FUNCTION sickbay.be_present(p_now bigint, p_process bigint, p_queue integer, p_worker text)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    v_last bigint;
 BEGIN
-    SELECT last INTO v_last FROM sickbay.presence WHERE process = p_process AND queue = p_queue;
-    IF v_last IS NULL THEN
+    UPDATE sickbay.presence SET last = p_now, worker = p_worker WHERE ctid = (
+        SELECT ctid FROM sickbay.presence WHERE process = p_process AND queue = p_queue FOR UPDATE SKIP LOCKED);
+    IF NOT FOUND THEN
         INSERT INTO sickbay.presence VALUES (p_process, p_queue, p_worker, p_now) ON CONFLICT DO NOTHING;
-    ELSIF v_last < p_now - 999 THEN
-        UPDATE sickbay.presence SET last = p_now, worker = p_worker WHERE ctid = (
-            SELECT ctid FROM sickbay.presence WHERE process = p_process AND queue = p_queue FOR UPDATE SKIP LOCKED);
     END IF;
 END $$;
 
@@ -206,10 +203,12 @@ CREATE OR REPLACE FUNCTION sickbay.exchange(
     answers smallint[], epoch bigint, claim bigint, expires_at bigint, now bigint, id bigint, rank smallint,
     pushed_at bigint, deadline_at bigint, checksum bigint, suspect boolean, type text, stream text, key text,
     facts integer[], headers bytea, payload bytea
-) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
+) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now bigint := sickbay.time_now(p_now);
-    v_suspicion integer;
+    v_suspicion integer := 0;
+    v_facts record;
     v_special boolean;
     v_tids tid[];
     v_chosen bigint[];
@@ -234,20 +233,30 @@ BEGIN
     IF p_queue IS NULL THEN
         RETURN;
     END IF;
-    PERFORM sickbay.be_present(v_now, p_process, q.no, p_worker);
-    IF EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.until <= v_now) THEN
+    SELECT (SELECT p.last FROM sickbay.presence p WHERE p.process = p_process AND p.queue = q.no) AS last,
+           EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.until <= v_now) AS expired,
+           (SELECT m.value FROM sickbay.meta m WHERE m.name = 'epoch') AS epoch,
+           (SELECT array_agg(g.type) FROM sickbay.type_gate g WHERE g.queue = q.no) AS gated
+    INTO v_facts;
+    v_epoch := v_facts.epoch;
+    v_gated := v_facts.gated;
+    IF v_facts.last IS NULL OR v_facts.last < v_now - 999 THEN
+        PERFORM sickbay.be_present(v_now, p_process, q.no, p_worker);
+    END IF;
+    IF v_facts.expired THEN
         PERFORM sickbay.expire(v_now, false);
     END IF;
     IF q.paused OR p_max <= 0 THEN
         RETURN;
     END IF;
-    v_suspicion := sickbay.suspicion(v_now, p_process);
-    IF v_suspicion = 2 THEN
-        RETURN;
+    IF EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.process = p_process AND l.suspect)
+       OR EXISTS (SELECT 1 FROM sickbay.waiting w WHERE w.suspect) THEN
+        v_suspicion := sickbay.suspicion(v_now, p_process);
+        IF v_suspicion = 2 THEN
+            RETURN;
+        END IF;
     END IF;
-    SELECT m.value INTO v_epoch FROM sickbay.meta m WHERE m.name = 'epoch';
     IF v_suspicion = 0 THEN
-        SELECT array_agg(g.type) INTO v_gated FROM sickbay.type_gate g WHERE g.queue = q.no;
         IF v_gated IS NULL THEN
             SELECT array_agg(c.tid), bool_or(c.special) INTO v_tids, v_special FROM (
                 SELECT w.tid, w.special FROM generate_series(0, 9) r, LATERAL (
@@ -273,20 +282,21 @@ BEGIN
         SELECT array_agg(w.ctid) INTO v_tids FROM sickbay.waiting w WHERE w.id = ANY (v_chosen);
     END IF;
     RETURN QUERY
-    WITH m AS (DELETE FROM sickbay.waiting w WHERE w.ctid = ANY (v_tids) RETURNING w),
-    l AS (
+    WITH m AS (
+        DELETE FROM sickbay.waiting w WHERE w.ctid = ANY (v_tids)
+        RETURNING w.id, w.rank, w.due_at, w.pushed_at, w.deadline_at, w.checksum, w.suspect, w.type, w.stream, w.key,
+            w.facts, w.headers, w.payload, w.traces, w AS whole
+    ), l AS (
         INSERT INTO sickbay.lease AS i (claim, epoch, queue, process, worker, claimed_at, until, suspect, ids, special, rows)
         SELECT nextval('sickbay.claim_number'), v_epoch, q.no, p_process, p_worker, v_now,
-               sickbay.time_after(v_now, p_lease), v_suspicion = 1,
-               array_agg((m.w).id ORDER BY (m.w).rank, (m.w).due_at, (m.w).id),
-               array_agg((m.w).id) FILTER (WHERE (m.w).stream IS NOT NULL OR (m.w).key IS NOT NULL OR (m.w).traces),
-               array_agg(m.w)
+               sickbay.time_after(v_now, p_lease), v_suspicion = 1, array_agg(m.id),
+               array_agg(m.id) FILTER (WHERE m.stream IS NOT NULL OR m.key IS NOT NULL OR m.traces),
+               array_agg(m.whole)
         FROM m RETURNING i.claim, i.until
     )
-    SELECT NULL::smallint[], v_epoch, l.claim, l.until, v_now, (m.w).id, (m.w).rank, (m.w).pushed_at,
-           (m.w).deadline_at, (m.w).checksum, (m.w).suspect, (m.w).type, (m.w).stream, (m.w).key, (m.w).facts,
-           (m.w).headers, (m.w).payload
-    FROM m, l ORDER BY array_position(v_chosen, (m.w).id), (m.w).rank, (m.w).due_at, (m.w).id;
+    SELECT NULL::smallint[], v_epoch, l.claim, l.until, v_now, m.id, m.rank, m.pushed_at, m.deadline_at, m.checksum,
+           m.suspect, m.type, m.stream, m.key, m.facts, m.headers, m.payload
+    FROM m, l ORDER BY array_position(v_chosen, m.id), m.rank, m.due_at, m.id;
     IF v_chosen IS NOT NULL THEN
         FOR v_stream IN SELECT x.stream, count(*) AS leased FROM sickbay.lease l, unnest(l.rows) x
                  WHERE l.claim = currval('sickbay.claim_number') AND x.stream IS NOT NULL GROUP BY 1 ORDER BY 1 LOOP

@@ -18,37 +18,59 @@ BEGIN
     END LOOP;
 END $$;
 
--- Stores messages: one array a column, all of one length. Answers one row a message, in order.
+-- Stores messages: one array a column, all of one length; one queue alone means all of them, and no array at all
+-- that none has anything there. Answers one row a message, in order.
 CREATE OR REPLACE FUNCTION sickbay.push_all(
     p_now bigint, p_queues text[], p_payloads bytea[], p_types text[], p_streams text[], p_keys text[],
     p_ranks smallint[], p_delays bigint[], p_deadlines bigint[], p_headers bytea[], p_checksums bigint[],
     p_stages integer[]
-) RETURNS TABLE (id bigint, duplicate boolean) LANGUAGE plpgsql AS $$
+) RETURNS TABLE (id bigint, duplicate boolean) LANGUAGE plpgsql SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now bigint := sickbay.time_now(p_now);
     v_count integer := coalesce(cardinality(p_payloads), 0);
+    v_queue integer;
     v_queues integer[];
     v_ids bigint[] := '{}';
-    v_lanes smallint[];
     v_owner bigint;
     v_gated boolean;
     v_fresh boolean[];
     s record;
-    st sickbay.stream;
     q record;
 BEGIN
     IF v_count = 0 THEN
         RETURN;
     END IF;
-    SELECT array_agg(sickbay.queue_no(u.name) ORDER BY u.ord) INTO v_queues
-    FROM unnest(p_queues) WITH ORDINALITY u(name, ord);
+    v_gated := EXISTS (SELECT 1 FROM sickbay.type_gate);
+    IF cardinality(p_queues) = 1 AND NOT v_gated AND p_streams IS NULL AND p_keys IS NULL AND p_delays IS NULL
+       AND p_deadlines IS NULL AND p_stages IS NULL THEN
+        -- Nothing but messages: the common case.
+        v_queue := sickbay.queue_no(p_queues[1]);
+        RETURN QUERY
+            INSERT INTO sickbay.waiting AS w (queue, lane, rank, due_at, id, pushed_at, checksum, type, headers, payload)
+            SELECT v_queue, 0, u.rank, v_now, nextval('sickbay.message_number'), v_now, u.checksum, u.type, u.headers,
+                   u.payload
+            FROM unnest(p_payloads, p_types, p_ranks, p_headers, p_checksums) u(payload, type, rank, headers, checksum)
+            RETURNING w.id, false;
+        INSERT INTO sickbay.tally (queue, live, pushed) VALUES (v_queue, v_count, v_count);
+        PERFORM sickbay.announce(v_queue);
+        RETURN;
+    END IF;
+    IF cardinality(p_queues) = 1 THEN
+        v_queues := array_fill(sickbay.queue_no(p_queues[1]), ARRAY[v_count]);
+    ELSE
+        SELECT array_agg(sickbay.queue_no(u.name) ORDER BY u.ord) INTO v_queues
+        FROM unnest(p_queues) WITH ORDINALITY u(name, ord);
+    END IF;
     -- Streams and keys are locked in one order everywhere, and only then are numbers given: so the numbers of a
     -- stream or key grow in the order in which they can be seen.
-    FOR s IN SELECT DISTINCT u.queue, u.stream FROM unnest(v_queues, p_streams) u(queue, stream)
-             WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
-        st := sickbay.lock_stream(s.queue, s.stream);
-    END LOOP;
-    IF EXISTS (SELECT 1 FROM unnest(p_keys) k WHERE k IS NOT NULL) THEN
+    IF p_streams IS NOT NULL THEN
+        FOR s IN SELECT DISTINCT u.queue, u.stream FROM unnest(v_queues, p_streams) u(queue, stream)
+                 WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
+            PERFORM sickbay.lock_stream(s.queue, s.stream);
+        END LOOP;
+    END IF;
+    IF p_keys IS NOT NULL THEN
         PERFORM sickbay.key_owner(u.queue, u.key, v_now)
         FROM (SELECT DISTINCT v.queue, v.key FROM unnest(v_queues, p_keys) v(queue, key)
               WHERE v.key IS NOT NULL ORDER BY 1, 2) u;
@@ -64,22 +86,23 @@ BEGIN
     ELSE
         v_ids := ARRAY(SELECT nextval('sickbay.message_number') FROM generate_series(1, v_count));
     END IF;
-    v_gated := EXISTS (SELECT 1 FROM sickbay.type_gate g WHERE g.queue = ANY (v_queues));
     INSERT INTO sickbay.waiting (queue, lane, rank, due_at, id, pushed_at, deadline_at, checksum, type, stream, key,
                                  facts, headers, payload)
     SELECT u.queue,
            CASE WHEN u.stream IS NOT NULL THEN 1 WHEN v_gated THEN sickbay.lane_of(u.queue, u.type, false) ELSE 0 END,
-           coalesce(u.rank, 5), sickbay.time_after(v_now, coalesce(u.delay, 0)), u.id, v_now,
+           u.rank, sickbay.time_after(v_now, coalesce(u.delay, 0)), u.id, v_now,
            sickbay.time_after(v_now, u.deadline), u.checksum, u.type, u.stream, u.key,
            CASE WHEN u.stages <> 0 THEN ARRAY[0, 0, 0, 0, 0, 0, 0, 0, u.stages, 0] END, u.headers, u.payload
     FROM unnest(v_queues, v_ids, p_payloads, p_types, p_streams, p_keys, p_ranks, p_delays, p_deadlines, p_headers,
                 p_checksums, p_stages, v_fresh)
          u(queue, id, payload, type, stream, key, rank, delay, deadline, headers, checksum, stages, fresh)
     WHERE u.fresh IS NOT FALSE;
-    FOR s IN SELECT DISTINCT u.queue, u.stream FROM unnest(v_queues, p_streams) u(queue, stream)
-             WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
-        PERFORM sickbay.refresh_stream(s.queue, s.stream);
-    END LOOP;
+    IF p_streams IS NOT NULL THEN
+        FOR s IN SELECT DISTINCT u.queue, u.stream FROM unnest(v_queues, p_streams) u(queue, stream)
+                 WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
+            PERFORM sickbay.refresh_stream(s.queue, s.stream);
+        END LOOP;
+    END IF;
     FOR q IN SELECT u.queue, count(*) FILTER (WHERE u.fresh IS NOT FALSE) AS pushed,
                     count(*) FILTER (WHERE u.fresh IS FALSE) AS duplicates
              FROM unnest(v_queues, v_fresh) u(queue, fresh) GROUP BY 1 LOOP
@@ -104,10 +127,10 @@ BEGIN
     PERFORM sickbay.check_name('stream key', stream, 500, '[[:cntrl:]]');
     PERFORM sickbay.check_name('idempotency key', key, 500, '[[:cntrl:]]');
     RETURN (SELECT p.id FROM sickbay.push_all(
-        NULL, ARRAY[queue], ARRAY[payload], ARRAY[type], ARRAY[stream], ARRAY[key], ARRAY[(9 - priority)::smallint],
+        NULL, ARRAY[queue], ARRAY[payload], ARRAY[type], CASE WHEN stream IS NOT NULL THEN ARRAY[stream] END,
+        CASE WHEN key IS NOT NULL THEN ARRAY[key] END, ARRAY[(9 - priority)::smallint],
         ARRAY[greatest(0, extract(epoch FROM delay) * 1000)::bigint],
-        ARRAY[greatest(0, extract(epoch FROM deadline) * 1000)::bigint], ARRAY[NULL::bytea], ARRAY[NULL::bigint],
-        ARRAY[0]) p);
+        ARRAY[greatest(0, extract(epoch FROM deadline) * 1000)::bigint], NULL, NULL, NULL) p);
 END $$;
 
 CREATE OR REPLACE FUNCTION sickbay.check_name(p_what text, p_name text, p_bytes_max integer, p_bad text) RETURNS void

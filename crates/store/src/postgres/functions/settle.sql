@@ -126,13 +126,14 @@ BEGIN
     END IF;
 END $$;
 
--- Settles deliveries: one array a column. All of them are complete where `p_acts` is none. Answers 0 where it took
+-- Settles deliveries: one array a column, or one claim and epoch for all. All of them are complete where `p_acts` is none. Answers 0 where it took
 -- effect and 1 where the lease was lost. `p_force` is for the store itself: the time of a lease does not matter then.
 CREATE OR REPLACE FUNCTION sickbay.settle(
     p_now bigint, p_force boolean, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_acts smallint[],
     p_after bigint[], p_stages integer[], p_cascade boolean[], p_details bytea[], p_set_aside text[], p_kind text[],
     p_reason text[], p_error text[], p_error_lower text[], p_signature bigint[], p_charged boolean[]
-) RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
+) RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_answers smallint[] := array_fill(1::smallint, ARRAY[cardinality(p_ids)]);
     v_plain boolean := p_acts IS NULL;
@@ -148,6 +149,24 @@ DECLARE
     v_quarantined bigint;
     v_completed bigint;
 BEGIN
+    IF v_plain AND cardinality(p_claims) = 1 THEN
+        -- A whole batch is done: the common case. The caller has seen to it that all numbers differ.
+        WITH gone AS (
+            DELETE FROM sickbay.lease y USING sickbay.queue z
+            WHERE y.claim = p_claims[1] AND y.epoch = p_epochs[1] AND y.until > p_now AND y.special IS NULL
+                AND cardinality(y.ids) = cardinality(p_ids) AND y.ids @> p_ids
+                AND z.no = y.queue AND z.keep_completed = 0
+            RETURNING y.queue
+        ) INSERT INTO sickbay.tally (queue, live, completed)
+        SELECT gone.queue, -cardinality(p_ids), cardinality(p_ids) FROM gone;
+        IF FOUND THEN
+            RETURN array_fill(0::smallint, ARRAY[cardinality(p_ids)]);
+        END IF;
+    END IF;
+    IF cardinality(p_claims) < cardinality(p_ids) THEN
+        p_claims := array_fill(p_claims[1], ARRAY[cardinality(p_ids)]);
+        p_epochs := array_fill(p_epochs[1], ARRAY[cardinality(p_ids)]);
+    END IF;
     -- Leases first, then streams, then keys, each in one order everywhere.
     PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
     FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease y, unnest(y.rows) x
@@ -165,13 +184,6 @@ BEGIN
         v_failures := 0;
         v_quarantined := 0;
         v_completed := 0;
-        IF v_plain AND l.special IS NULL AND q.keep_completed = 0 AND l.ids = p_ids
-           AND l.until > p_now AND l.epoch = ALL (p_epochs) AND l.claim = ALL (p_claims) THEN
-            DELETE FROM sickbay.lease WHERE claim = l.claim;
-            INSERT INTO sickbay.tally (queue, live, completed)
-            VALUES (l.queue, -cardinality(p_ids), cardinality(p_ids));
-            RETURN array_fill(0::smallint, ARRAY[cardinality(p_ids)]);
-        END IF;
         FOR u IN SELECT x.ord::integer AS i, x.id, coalesce(x.act, 0) AS act,
                         x.id = ANY (l.special) OR q.keep_completed > 0 AS special
                  FROM unnest(p_ids, p_claims, p_epochs, p_acts) WITH ORDINALITY x(id, claim, epoch, act, ord)

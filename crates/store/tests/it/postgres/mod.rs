@@ -1,6 +1,11 @@
 //! The PostgreSQL store keeps every promise. `cargo xtask test` starts the server and says where it is.
 
+mod crashes;
+mod faults;
+mod many;
 mod model;
+mod outbox;
+mod settings;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
