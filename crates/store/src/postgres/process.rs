@@ -23,7 +23,7 @@ const SETTLE: &str = "SELECT sickbay.settle(sickbay.time_now($1), true, $2, $3, 
 
 /// How often time is looked at, and how often this instance says that it lives.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
-const BEATS_PER_SWEEP: u32 = 5;
+const SWEEPS_PER_BEAT: u32 = 5;
 
 /// A program that has the store open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Inner {
                 let Some(inner) = inner.upgrade() else { return };
                 // What fails now is done by the next turn, or by another instance.
                 drop(inner.query("SELECT sickbay.sweep(NULL)", &[]).await);
-                if turn % BEATS_PER_SWEEP == 0 {
+                if turn.is_multiple_of(SWEEPS_PER_BEAT) {
                     let process = inner.process.0 as i64;
                     drop(inner.query("SELECT sickbay.beat(NULL, $1)", &[(&process, Type::INT8)]).await);
                 }

@@ -1,10 +1,10 @@
 //! The PostgreSQL store keeps every promise. `cargo xtask test` starts the server and says where it is.
 
-mod crashes;
 mod faults;
 mod many;
 mod model;
 mod outbox;
+mod server_crashes;
 mod settings;
 
 use std::sync::atomic::{AtomicU32, Ordering};
