@@ -15,6 +15,7 @@ use sickbay_sim::world::trace;
 const USAGE: &str = "\
 Usage: sickbay-sim schedules [--seeds N] [--steps N] [--seed S] [--store memory|sqlite] [--shrink SECONDS] [--json] [--keep DIR]
        sickbay-sim bugs [NAME] [--json]
+       sickbay-sim all [--seeds N] [--steps N] [--json]
        sickbay-sim replay DIR
        sickbay-sim trace FILE [--store memory|sqlite]
        sickbay-sim soak [--minutes N | --seconds N] [--seed S] [--json]";
@@ -48,6 +49,7 @@ fn main() -> Result<ExitCode> {
     let rest = Arguments(arguments);
     match command.as_str() {
         "schedules" => schedules(&rest),
+        "all" => all(&rest),
         "bugs" => bugs(first.as_deref().filter(|name| !name.starts_with("--")), &rest),
         "replay" => replay(&first.context("which folder?")?),
         "trace" => traced(&first.context("which file?")?, &rest),
@@ -97,6 +99,21 @@ fn schedules(arguments: &Arguments) -> Result<ExitCode> {
     }
     print(arguments, &report.json())?;
     Ok(exit(report.findings.is_empty()))
+}
+
+/// Schedules and defects in one document.
+fn all(arguments: &Arguments) -> Result<ExitCode> {
+    let report = run_plan(&plan(arguments)?);
+    let hunts = hunt_all(None, |_| {});
+    let ours: Vec<&Hunt> = hunts.iter().filter(|hunt| hunt.finder == Finder::Simulator).collect();
+    let found = ours.iter().filter(|hunt| hunt.shown.is_some()).count();
+    let mut document = report.json();
+    document["seeded_bugs"] = json!(ours.len());
+    document["seeded_bugs_found"] = json!(found);
+    document["seeded_bugs_for_power_cuts"] = json!(hunts.len() - ours.len());
+    report.findings.iter().for_each(|finding| eprintln!("{}", finding.file()));
+    print(arguments, &document)?;
+    Ok(exit(report.findings.is_empty() && found == ours.len()))
 }
 
 fn bugs(wanted: Option<&str>, arguments: &Arguments) -> Result<ExitCode> {

@@ -9,6 +9,7 @@ mod faults;
 mod needs;
 mod servers;
 mod signatures;
+mod sim;
 mod steps;
 mod suggest;
 mod suite;
@@ -51,6 +52,18 @@ const COMMANDS: &[Command] = &[
         arguments: "DIR [--json]",
         about: "grouping accuracy of signatures over labelled texts (CSV files: text, cause)",
         run: |_, arguments| signatures::run(arguments).map(|()| ExitCode::SUCCESS),
+    },
+    Command {
+        name: "sim",
+        arguments: "[--seeds N] [--seed S] [--bugs] …",
+        about: "schedules in virtual time, watched by an oracle; --bugs: every known defect is found; --all: both",
+        run: sim::sim,
+    },
+    Command {
+        name: "soak",
+        arguments: "[--minutes N] [--json]",
+        about: "mixed load with faults on one file: nothing is lost, memory and files stay flat",
+        run: sim::soak,
     },
     Command { name: "tidy", arguments: "", about: "the house rules that are checks", run: tidy::command },
     Command {

@@ -48,7 +48,20 @@ pub(crate) fn ci(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     });
     tests(&mut steps, root, &[]);
     examples(&mut steps, root);
+    simulation(&mut steps, root);
     Ok(steps.finish())
+}
+
+/// A thousand schedules, every known defect, and a minute of load.
+fn simulation(steps: &mut Steps, root: &Path) {
+    let sim = ["run", "--quiet", "--release", "-p", "sickbay-sim"];
+    let call = |rest: &[&str]| exits_well(&mut cargo(root, &[&sim, rest].concat()));
+    let orders =
+        ["test", "-p", "sickbay-worker", "--lib", "--features", "interleavings", "interleavings"];
+    steps.run_tests("orders", || tests_pass(Runner::Cargo, cargo(root, &orders)));
+    steps.run("schedules", || call(&["--", "schedules"]));
+    steps.run("soak", || call(&["--", "soak", "--seconds", "45"]));
+    steps.run("defects", || call(&["--features", "seeded-bugs", "--", "bugs", "--json"]));
 }
 
 fn lints(steps: &mut Steps, root: &Path, absent: Absent) {

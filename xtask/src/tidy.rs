@@ -9,6 +9,7 @@ mod modules;
 mod names;
 mod reach;
 mod root;
+mod seeded;
 mod size;
 mod source;
 mod tree;
@@ -77,7 +78,9 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
 pub(crate) fn step(root: &Path) -> Result<Ending> {
     let tree = Tree::read(root)?;
     let mut violations: Vec<Violation> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
-    violations.extend(arrows::check(&arrows::metadata(root)?)?);
+    let metadata = arrows::metadata(root)?;
+    violations.extend(arrows::check(&metadata)?);
+    violations.extend(seeded::check(&metadata));
     violations.sort();
     violations.dedup();
     for violation in &violations {

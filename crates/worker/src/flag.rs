@@ -1,8 +1,8 @@
 //! A flag that is raised once and can be waited for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use tokio::sync::Notify;
+
+use crate::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Debug, Default)]
 pub(crate) struct Flag {

@@ -3,13 +3,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use sickbay_core::decide::Decision;
 use sickbay_core::{Settlement, Timestamp};
 
 use crate::held::Held;
+use crate::sync::atomic::Ordering;
 
 /// The later deliveries of a stream's run, in order.
 pub(crate) type Rest = Option<Box<VecDeque<Arc<Held>>>>;

@@ -1,12 +1,12 @@
 //! A delivery in this worker's hands.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use sickbay_core::decide::Facts;
 use sickbay_core::{Delivery, LeaseToken, Stages, Timestamp};
 
 use crate::flag::Flag;
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU16, AtomicUsize, Ordering};
 
 /// A delivery, and what the worker and the handler note about it. One allocation per delivery: the
 /// buffer, the handler's context, the lease keeper and the outbox all point here.

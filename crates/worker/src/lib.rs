@@ -46,6 +46,8 @@ mod hands;
 mod held;
 #[cfg(feature = "http")]
 pub mod http;
+#[cfg(all(test, feature = "interleavings"))]
+mod interleavings;
 mod keeper;
 mod lane;
 mod relay;
@@ -58,6 +60,7 @@ mod shared;
 mod store_source;
 mod supervise;
 mod sweep;
+mod sync;
 mod time;
 mod turn;
 mod worker;

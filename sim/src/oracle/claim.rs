@@ -119,7 +119,7 @@ impl Oracle {
             let Some(id) = self.best(queue, alone) else { break };
             let in_stream = self.entries.get(&id).is_some_and(|entry| entry.stream.is_some());
             if !self.take(id, claim) {
-                freed |= in_stream;
+                freed |= in_stream && self.entries.get(&id).is_none_or(|entry| !entry.is_waiting());
                 // What it found at its key, or its bytes, has changed what can be claimed.
                 alone = self.suspect_waits_for(claim);
                 continue;

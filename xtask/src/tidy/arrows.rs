@@ -22,7 +22,7 @@ enum Arrows {
 const TESTKIT: &str = "sickbay-testkit";
 
 /// Packages outside the product that may use the testkit as a normal dependency.
-const TESTKIT_USERS: &[&str] = &["sickbay-faults", "xtask"];
+const TESTKIT_USERS: &[&str] = &["sickbay-faults", "sickbay-sim", "xtask"];
 
 const CORE: Arrows = Arrows::Only(&["sickbay-core"]);
 

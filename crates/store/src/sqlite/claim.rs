@@ -7,7 +7,6 @@ use sickbay_core::stats::TypeGate;
 use sickbay_core::{Decision, Delivery, StoreError, bug};
 
 use super::failure::Translate;
-use super::keys::KeyCheck;
 use super::place::{Band, Place};
 use super::row::{MESSAGE_COLUMNS, MessageRow};
 use super::state::{Leased, Taken};
@@ -16,8 +15,6 @@ use super::waiting::{WAITING_COLUMNS, WAITING_WIDTH, read_waiting};
 
 /// How many messages a claim may pass over before it lets others have a turn.
 const SKIPS_MAX: u32 = 1000;
-/// How long a message waits whose key is busy.
-const KEY_BUSY_MS: i64 = 1000;
 
 /// What a claim has gathered.
 #[derive(Default)]
@@ -439,33 +436,6 @@ impl Tx<'_> {
             self.lease_stream(stream);
         }
         Ok(())
-    }
-
-    /// What a replayed message finds at its key (contract 6).
-    fn passes_key(&mut self, lease: &Leased, row: &MessageRow) -> Result<bool, StoreError> {
-        let Some(key) = row.key.as_deref().filter(|_| lease.counters.replays > 0) else { return Ok(true) };
-        let (place, queue) = (lease.place, lease.place.queue());
-        match self.check_key(queue, key, place.number())? {
-            KeyCheck::Mine => Ok(true),
-            KeyCheck::Busy => {
-                let due_at = self.now.saturating_add(KEY_BUSY_MS);
-                self.put_waiting(Leased { due_at, ..lease.clone() }, 0)?;
-                if let Some((stream, _)) = lease.stream {
-                    self.set_entry_due(stream, place.number(), due_at)?;
-                }
-                Ok(false)
-            }
-            KeyCheck::Done => {
-                let tally = self.queue(queue)?.tally();
-                tally.active += 1;
-                tally.duplicates += 1;
-                self.complete(lease)?;
-                if let Some((stream, _)) = lease.stream {
-                    self.free_stream(stream)?;
-                }
-                Ok(false)
-            }
-        }
     }
 
     /// The bytes are not those that were pushed: nobody gets to see them.

@@ -4,14 +4,19 @@ use rusqlite::{OptionalExtension, params};
 use sickbay_core::{MessageId, StoreError};
 
 use super::failure::Translate;
+use super::row::MessageRow;
+use super::state::Leased;
 use super::tx::Tx;
+
+/// How long a message waits whose key is busy.
+const KEY_BUSY_MS: i64 = 1000;
 
 const LIVE: i64 = 0;
 const DONE: i64 = 1;
 const DEAD: i64 = 2;
 
 /// What a message finds when it comes to its key.
-pub(super) enum KeyCheck {
+enum KeyCheck {
     /// It is the owner, or has just become it.
     Mine,
     /// Another message with this key is done.
@@ -53,7 +58,7 @@ impl Tx<'_> {
     }
 
     /// What a message that was here before finds at its key (contract 6).
-    pub(super) fn check_key(&mut self, queue: i64, key: &str, number: u64) -> Result<KeyCheck, StoreError> {
+    fn check_key(&mut self, queue: i64, key: &str, number: u64) -> Result<KeyCheck, StoreError> {
         match self.key_row(queue, key)? {
             Some((owner, state, _)) if owner == number && state == LIVE => Ok(KeyCheck::Mine),
             Some((owner, state, until)) if owner != number && self.stands(state, until) => {
@@ -63,6 +68,33 @@ impl Tx<'_> {
                 self.begin()?;
                 self.own_key(queue, key, number)?;
                 Ok(KeyCheck::Mine)
+            }
+        }
+    }
+
+    /// What a replayed message finds at its key (contract 6).
+    pub(super) fn passes_key(&mut self, lease: &Leased, row: &MessageRow) -> Result<bool, StoreError> {
+        let Some(key) = row.key.as_deref().filter(|_| lease.counters.replays > 0) else { return Ok(true) };
+        let (place, queue) = (lease.place, lease.place.queue());
+        match self.check_key(queue, key, place.number())? {
+            KeyCheck::Mine => Ok(true),
+            KeyCheck::Busy => {
+                let due_at = self.now.saturating_add(KEY_BUSY_MS);
+                self.put_waiting(Leased { due_at, ..lease.clone() }, 0)?;
+                if let Some((stream, _)) = lease.stream {
+                    self.set_entry_due(stream, place.number(), due_at)?;
+                }
+                Ok(false)
+            }
+            KeyCheck::Done => {
+                let tally = self.queue(queue)?.tally();
+                tally.active += 1;
+                tally.duplicates += 1;
+                self.complete(lease)?;
+                if let Some((stream, _)) = lease.stream {
+                    self.free_stream(stream)?;
+                }
+                Ok(false)
             }
         }
     }

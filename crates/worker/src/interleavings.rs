@@ -1,0 +1,142 @@
+//! Many orders of what handlers, the keeper and a stop do to the same deliveries, by shuttle:
+//! `cargo test -p sickbay-worker --lib --features interleavings interleavings`.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use shuttle::sync::{Arc, Mutex};
+use shuttle::{future, thread};
+use sickbay_core::{
+    Counters, Delivery, Lease, LeaseToken, Message, MessageId, Priority, QueueName, Settlement, Stages,
+    Timestamp,
+};
+
+use crate::flag::Flag;
+use crate::hands::{Batch, Hands, Outgoing, Work};
+use crate::held::Held;
+
+/// Orders tried for each test.
+const ORDERS: usize = 20_000;
+
+fn delivery(number: u64) -> Delivery {
+    let id = MessageId::from_number(number).unwrap();
+    let message = Message {
+        id,
+        queue: QueueName::new("q").unwrap(),
+        message_type: None,
+        stream: None,
+        key: None,
+        priority: Priority::default(),
+        pushed_at: Timestamp::default(),
+        deadline_at: None,
+        headers: Vec::new(),
+        payload: bytes::Bytes::new(),
+    };
+    let token = LeaseToken { epoch: 1, claim: 1, message: id };
+    let lease = Lease { token, expires_at: Timestamp::from_millis(30_000) };
+    let counters = Counters { deliveries: 1, ..Counters::default() };
+    Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false }
+}
+
+/// Hands with so many deliveries in the buffer.
+fn hands(count: u64) -> Arc<Mutex<Hands>> {
+    let mut hands = Hands::new(2, 4);
+    for number in 1..=count {
+        let held = std::sync::Arc::new(Held::new(delivery(number), Timestamp::default()));
+        hands.register(&held);
+        hands.buffer.push_back(Work { held, rest: None });
+    }
+    Arc::new(Mutex::new(hands))
+}
+
+/// A runner: takes what is buffered, handles it, and hands in what became of it.
+fn run(hands: &Mutex<Hands>) {
+    let mut batch = Batch::default();
+    loop {
+        let next = {
+            let mut hands = hands.lock().unwrap();
+            hands.merge(&mut batch);
+            hands.pop()
+        };
+        let Some(work) = next else { return };
+        work.held.begin();
+        thread::yield_now();
+        if work.held.settle_once() {
+            let settlement = Settlement::complete(work.held.token());
+            batch.outgoing.push(Outgoing { held: work.held, settlement, rest: None });
+        }
+    }
+}
+
+/// Every delivery has one settlement, and nothing is left over.
+fn settled_once(hands: &Mutex<Hands>, count: u64) {
+    let hands = hands.lock().unwrap();
+    let mut settlements: BTreeMap<u64, u32> = BTreeMap::new();
+    for outgoing in &hands.outbox {
+        *settlements.entry(outgoing.settlement.token.message.number()).or_default() += 1;
+    }
+    let expected: BTreeMap<u64, u32> = (1..=count).map(|number| (number, 1)).collect();
+    assert_eq!(settlements, expected);
+    assert_eq!((hands.unsettled, hands.buffer.len()), (0, 0));
+}
+
+#[test]
+fn interleavings_of_runners_the_keeper_and_a_stop_settle_every_delivery_once() {
+    shuttle::check_random(
+        || {
+            let hands = hands(3);
+            let runners = [hands.clone(), hands.clone()].map(|hands| thread::spawn(move || run(&hands)));
+            let keeper = {
+                let hands = hands.clone();
+                thread::spawn(move || {
+                    hands
+                        .lock()
+                        .unwrap()
+                        .expire_buffer(Timestamp::from_millis(20_000), Duration::from_secs(15));
+                })
+            };
+            // What a stop does at its limit: it gives back whatever is not settled, running or not.
+            let stop = {
+                let hands = hands.clone();
+                thread::spawn(move || {
+                    let mut hands = hands.lock().unwrap();
+                    let running: Vec<_> =
+                        hands.held.iter().filter(|held| !held.is_settled()).cloned().collect();
+                    for held in running {
+                        hands.release(held.clone());
+                        held.lose();
+                    }
+                })
+            };
+            for thread in runners {
+                thread.join().unwrap();
+            }
+            keeper.join().unwrap();
+            stop.join().unwrap();
+            hands.lock().unwrap().empty_buffer();
+            settled_once(&hands, 3);
+        },
+        ORDERS,
+    );
+}
+
+#[test]
+fn interleavings_of_raising_a_flag_wake_everybody_who_waits() {
+    shuttle::check_random(
+        || {
+            let flag = Arc::new(Flag::default());
+            let waiting = [flag.clone(), flag.clone()]
+                .map(|flag| thread::spawn(move || future::block_on(async move { flag.up().await })));
+            let raising = {
+                let flag = flag.clone();
+                thread::spawn(move || flag.raise())
+            };
+            raising.join().unwrap();
+            for thread in waiting {
+                thread.join().unwrap();
+            }
+            assert!(flag.is_up());
+        },
+        ORDERS,
+    );
+}
