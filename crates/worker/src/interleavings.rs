@@ -16,7 +16,7 @@ use crate::hands::{Batch, Hands, Outgoing, Work};
 use crate::held::Held;
 
 /// Orders tried for each test.
-const ORDERS: usize = 20_000;
+const ORDERS: usize = 4_000;
 
 fn delivery(number: u64) -> Delivery {
     let id = MessageId::from_number(number).unwrap();
@@ -42,7 +42,7 @@ fn delivery(number: u64) -> Delivery {
 fn hands(count: u64) -> Arc<Mutex<Hands>> {
     let mut hands = Hands::new(2, 4);
     for number in 1..=count {
-        let held = std::sync::Arc::new(Held::new(delivery(number), Timestamp::default()));
+        let held = Arc::new(Held::new(delivery(number), Timestamp::default()));
         hands.register(&held);
         hands.buffer.push_back(Work { held, rest: None });
     }

@@ -76,6 +76,7 @@ impl Tx<'_> {
                 if !self.gate_is_open(no, type_no) {
                     self.begin()?;
                     self.set_waiting_state(place, 2)?;
+                    self.let_next_go(stream)?;
                 } else if let Some(stream) = stream.filter(|s| self.state.leased_streams.contains_key(s)) {
                     self.demote(stream, place, due_at)?;
                     self.forget_candidate(place, due_at)?;
@@ -361,7 +362,8 @@ impl Tx<'_> {
         let (place, queue) = (lease.place, lease.place.queue());
         self.begin()?;
         if !self.gate_is_open(queue, row.type_no) {
-            return self.set_waiting_state(place, 2);
+            self.set_waiting_state(place, 2)?;
+            return self.let_next_go(row.stream);
         }
         if let Some(stream) = row.stream {
             if self.state.leased_streams.contains_key(&stream) && !bug!(TwoOfAStreamOut) {
@@ -378,12 +380,17 @@ impl Tx<'_> {
             return self.set_corrupt_aside(lease);
         }
         if !self.passes_key(&lease, &row)? {
-            return Ok(());
+            return self.let_next_go(row.stream);
         }
         self.pass_gate(queue, row.type_no)?;
         self.lease_waiting(&mut lease)?;
         gathered.taken.push(Taken { lease, row });
         Ok(())
+    }
+
+    /// An entry was kept back that others of its stream may have waited for.
+    fn let_next_go(&mut self, stream: Option<i64>) -> Result<(), StoreError> {
+        stream.map_or(Ok(()), |stream| self.free_stream(stream))
     }
 
     /// Goes on with the entries that directly follow the first one of a stream.
