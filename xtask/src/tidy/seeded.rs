@@ -7,8 +7,8 @@ use super::Violation;
 const FEATURE: &str = "seeded-bugs";
 /// Swaps what threads share for the primitives of a test; asked for by hand only.
 const SWAPPED: &str = "interleavings";
-/// The package whose feature of the same name may pass it on.
-const SIMULATOR: &str = "sickbay-sim";
+/// The packages whose feature of the same name may pass it on.
+const HARNESSES: [&str; 2] = ["sickbay-sim", "sickbay-faults"];
 
 pub(super) fn check(metadata: &Value) -> Vec<Violation> {
     let mut violations = Vec::new();
@@ -16,7 +16,7 @@ pub(super) fn check(metadata: &Value) -> Vec<Violation> {
         let name = package["name"].as_str().unwrap_or_default();
         let mut accuse = |what: String| violations.push(Violation::of_file(name, what));
         for (feature, list) in package["features"].as_object().into_iter().flatten() {
-            let allowed = name == SIMULATOR && feature == FEATURE;
+            let allowed = HARNESSES.contains(&name) && feature == FEATURE;
             for banned in [FEATURE, SWAPPED] {
                 if !allowed && names(list).any(|named| named.ends_with(banned)) {
                     accuse(format!("the feature {feature} turns {banned} on"));
