@@ -56,8 +56,7 @@ pub(crate) fn ci(root: &Path, arguments: &[String]) -> Result<ExitCode> {
 fn simulation(steps: &mut Steps, root: &Path) {
     let sim = ["run", "--quiet", "--release", "-p", "sickbay-sim"];
     let call = |rest: &[&str]| exits_well(&mut cargo(root, &[&sim, rest].concat()));
-    let orders =
-        ["test", "-p", "sickbay-worker", "--lib", "--features", "interleavings", "interleavings"];
+    let orders = ["test", "-p", "sickbay-worker", "--lib", "--features", "interleavings", "interleavings"];
     steps.run_tests("orders", || tests_pass(Runner::Cargo, cargo(root, &orders)));
     steps.run("schedules", || call(&["--", "schedules"]));
     steps.run("soak", || call(&["--", "soak", "--seconds", "45"]));
