@@ -13,7 +13,7 @@ use sickbay_core::port::{
     Replayed, Store,
 };
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::stats::{ProcessView, QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::{
     Clock, Key, LeaseToken, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, StoreError, StreamKey,
 };
@@ -292,6 +292,10 @@ impl Overview for Watched {
     ) -> Result<Option<StreamDetail>, StoreError> {
         let call = async |store: &dyn Store| store.stream(queue, key, rows_max).await;
         self.quietly(call, |oracle, detail| oracle.saw_stream(queue.as_str(), key.as_str(), detail.as_ref()))
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError> {
+        self.ask(async |store| store.processes().await)
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -9,6 +9,7 @@ use crate::failure::Reason;
 use crate::id::MessageId;
 use crate::message::Status;
 use crate::name::{MessageType, QueueName, StreamKey};
+use crate::port::ProcessId;
 
 /// What is in a queue and what went through it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +67,23 @@ impl QueueStats {
     pub fn dead_for(&self, reason: Reason) -> u64 {
         self.reasons.get(reason.as_str()).copied().unwrap_or(0)
     }
+}
+
+/// A process that works on a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProcessView {
+    /// The process, as its leases name it.
+    pub process: ProcessId,
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// The names of its workers, in order.
+    pub workers: Vec<String>,
+    /// The queues that they claim from, in order.
+    pub queues: Vec<QueueName>,
+    /// When it claimed last, or said that it lives.
+    pub seen_at: Timestamp,
+    /// How many messages it holds.
+    pub holds: u64,
 }
 
 /// Whether messages of a type are delivered.

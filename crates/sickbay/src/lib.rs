@@ -50,8 +50,10 @@ pub use sickbay_core::{
     Timestamp, Verdict, WorkerName,
 };
 #[cfg(feature = "postgres")]
-pub use sickbay_store::postgres::{PostgresEffect, PostgresOptions, PostgresStore};
+pub use sickbay_store::postgres::{Examination, Instance, Pin, TableState};
 pub use sickbay_store::{MemoryEffect, MemoryStore, SqliteEffect, SqliteOptions, SqliteStore, SystemClock};
+#[cfg(feature = "postgres")]
+pub use sickbay_store::{PostgresEffect, PostgresOptions, PostgresStore};
 pub use sickbay_worker::{
     Answer, Context, Death, Handler, IntoAnswer, Relay, Running, Stopped, StoreSource, Supervised,
     Supervisor, Worker, blocking, last_death, typed,
@@ -85,6 +87,13 @@ impl Sickbay {
         let store = SqliteStore::open(path, options)?;
         let process = store.process();
         Ok(Self { store: Arc::new(store), clock, process })
+    }
+
+    /// Opens the store in a PostgreSQL database, which other processes have open too. Its schema must have been
+    /// made by [`PostgresStore::migrate`] or `sickbay migrate`.
+    #[cfg(feature = "postgres")]
+    pub async fn connect(address: &str, options: PostgresOptions) -> Result<Self, StoreError> {
+        Ok(PostgresStore::connect(address, options).await?.into())
     }
 
     /// A store in memory, for tests: it is gone when the last clone is dropped.
@@ -141,5 +150,13 @@ impl Sickbay {
             }
             look.tick().await;
         }
+    }
+}
+
+#[cfg(feature = "postgres")]
+impl From<PostgresStore> for Sickbay {
+    fn from(store: PostgresStore) -> Self {
+        let process = store.process();
+        Self { store: Arc::new(store), clock: Arc::new(SystemClock::new()), process }
     }
 }

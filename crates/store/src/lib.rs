@@ -9,6 +9,7 @@ pub mod memory;
 mod pack;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod present;
 pub mod sqlite;
 mod system_clock;
 

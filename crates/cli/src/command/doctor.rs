@@ -1,5 +1,7 @@
 //! `sickbay doctor`: is the store well?
 
+mod postgres;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -8,6 +10,7 @@ use serde::Serialize;
 use sickbay_server::{connect, socket_path};
 
 use super::Env;
+use super::reach::StoreName;
 use crate::output::{Exit, Result, count, escape};
 
 /// Less room than this on the disk is a problem.
@@ -24,7 +27,7 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 struct Report {
-    store: PathBuf,
+    store: String,
     findings: Vec<Finding>,
 }
 
@@ -62,23 +65,32 @@ pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
         Ok(config) => (config, None),
         Err(failure) => (None, Some(failure)),
     };
-    let path = env.store_path(config.as_ref());
-    let mut report = Report { store: path.clone(), findings: Vec::new() };
+    let name = env.store_name(config.as_ref())?;
+    let store = match &name {
+        StoreName::File(path) => path.display().to_string(),
+        StoreName::Database(address) => address.to_string(),
+    };
+    let mut report = Report { store, findings: Vec::new() };
     report.good("program", format!("sickbay {}, SQLite {}", env!("CARGO_PKG_VERSION"), rusqlite::version()));
     match (&config, problem) {
         (_, Some(_)) => report.bad("config", "it is broken", "see what is wrong with `sickbay check`"),
         (Some(config), None) => report.good("config", config.path.display().to_string()),
         (None, None) => report.good("config", "none"),
     }
-    if path.exists() {
-        examine_file(&path, arguments.full, &mut report);
-        examine_log(&path, &mut report);
-        examine_owner(&path, &mut report).await;
-    } else {
-        let advice = "name it with --store, or make one with `sickbay queue define NAME`";
-        report.bad("file", format!("{} is not there", path.display()), advice);
+    match &name {
+        StoreName::Database(address) => postgres::examine(address, &mut report).await,
+        StoreName::File(path) => {
+            if path.exists() {
+                examine_file(path, arguments.full, &mut report);
+                examine_log(path, &mut report);
+                examine_owner(path, &mut report).await;
+            } else {
+                let advice = "name it with --store, or make one with `sickbay queue define NAME`";
+                report.bad("file", format!("{} is not there", path.display()), advice);
+            }
+            examine_room(path, &mut report);
+        }
     }
-    examine_room(&path, &mut report);
     let well = report.findings.iter().all(|finding| finding.ok);
     env.out.answer(&report, |_| report.text())?;
     Ok(if well { Exit::Done } else { Exit::Problems })

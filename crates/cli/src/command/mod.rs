@@ -2,12 +2,14 @@
 
 mod check;
 mod completions;
+mod database;
 mod doctor;
 mod exit_codes;
 mod explain;
 mod init;
 mod man;
 mod message;
+mod migrate;
 mod policy;
 mod push;
 mod quarantine;
@@ -19,6 +21,7 @@ mod stats;
 mod stream;
 mod watch;
 mod work;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,8 +48,15 @@ Begin with `sickbay demo`, or with `sickbay init` and `sickbay serve`.
 /// What every command can be told.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The store's file [default: that of sickbay.toml, or sickbay.db]
-    #[arg(long, global = true, value_name = "PATH", env = "SICKBAY_STORE", help_heading = "Global options")]
+    /// The store: a file, or postgres://… [default: that of sickbay.toml, or sickbay.db]
+    #[arg(
+        long,
+        global = true,
+        value_name = "STORE",
+        env = "SICKBAY_STORE",
+        hide_env_values = true,
+        help_heading = "Global options"
+    )]
     pub(crate) store: Option<PathBuf>,
     /// The configuration [default: sickbay.toml in the current folder, if there is one]
     #[arg(long, global = true, value_name = "PATH", help_heading = "Global options")]
@@ -106,12 +116,17 @@ pub(crate) enum Command {
     Serve(serve::Arguments),
     /// Run the handlers of the configuration, also beside a running `sickbay serve`
     Work(work::Arguments),
+    /// Processes that work on the store
+    #[command(subcommand)]
+    Worker(worker::Command),
     /// Write a configuration to begin with
     Init(init::Arguments),
     /// Say whether a configuration is right
     Check(check::Arguments),
-    /// Examine the store: file, version, integrity, owner, room
+    /// Examine the store: version, integrity, owner, room; on PostgreSQL settings, bloat, instances
     Doctor(doctor::Arguments),
+    /// Make the schema of a store on PostgreSQL, or bring it to this version
+    Migrate(migrate::Arguments),
     /// Explain an error code
     Explain(explain::Arguments),
     /// List the exit codes
@@ -145,9 +160,11 @@ impl Command {
             Self::Signature(arguments) => signature::run(&arguments, env)?,
             Self::Serve(arguments) => serve::run(&arguments, env).await?,
             Self::Work(arguments) => work::run(&arguments, env).await?,
+            Self::Worker(command) => command.run(env).await?,
             Self::Init(arguments) => init::run(&arguments, env)?,
             Self::Check(arguments) => check::run(&arguments, env)?,
             Self::Doctor(arguments) => doctor::run(&arguments, env).await?,
+            Self::Migrate(arguments) => migrate::run(&arguments, env).await?,
             Self::Explain(arguments) => explain::run(&arguments, env)?,
             Self::ExitCodes => exit_codes::run(env)?,
             Self::Bench(arguments) => bench::run(&arguments, &env.out).await?,

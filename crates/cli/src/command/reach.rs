@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sickbay::{Clock, ErrorKind, Sickbay, SqliteOptions, StoreError, SystemClock, last_death};
-use sickbay_cli::config::{Config, FILE_NAME, StoreConfig};
+use sickbay_cli::config::{Config, FILE_NAME, PostgresAddress, StoreConfig};
 use sickbay_server::wire::problem::Reaction;
 use sickbay_server::wire::queue::Queue;
 use sickbay_server::{Api, Client, Problem, connect, socket_path};
 
-use super::Env;
+use super::{Env, database};
 use crate::output::{Exit, Failure, Result};
 
 /// What the store is called unless somebody says otherwise.
@@ -30,6 +30,14 @@ pub(super) enum Missing {
     Fail,
 }
 
+/// What a store is called.
+pub(super) enum StoreName {
+    /// A SQLite file.
+    File(PathBuf),
+    /// A schema of a PostgreSQL database.
+    Database(PostgresAddress),
+}
+
 /// The store, open in this process or far away.
 pub(super) enum Store {
     Own(Sickbay),
@@ -47,12 +55,13 @@ impl Env {
         Config::load(&path).map(Some).map_err(|errors| Failure::config(&errors, &self.out, Exit::Usage))
     }
 
-    /// The store's file: what was said, what the configuration says, or the usual name.
-    pub(super) fn store_path(&self, config: Option<&Config>) -> PathBuf {
+    /// The store: what was said, what the configuration says, or the usual name.
+    pub(super) fn store_name(&self, config: Option<&Config>) -> Result<StoreName> {
         match (&self.options.store, config.map(|config| &config.store)) {
-            (Some(path), _) => path.clone(),
-            (None, Some(StoreConfig::Sqlite { path })) => path.clone(),
-            (None, None) => PathBuf::from(STORE_NAME),
+            (Some(said), _) => store_name(said),
+            (None, Some(StoreConfig::Sqlite { path })) => Ok(StoreName::File(path.clone())),
+            (None, Some(StoreConfig::Postgres { address })) => Ok(StoreName::Database(address.clone())),
+            (None, None) => Ok(StoreName::File(PathBuf::from(STORE_NAME))),
         }
     }
 
@@ -64,7 +73,16 @@ impl Env {
         // Without a store to be named by it, the configuration is needed only for the queues of a new one.
         let wanted = self.options.store.is_none() || self.options.config.is_some();
         let config = if wanted { self.config()? } else { None };
-        let path = self.store_path(config.as_ref());
+        let path = match self.store_name(config.as_ref())? {
+            StoreName::File(path) => path,
+            StoreName::Database(address) => {
+                let client = Client::in_process(&Api::new(Arc::new(database::visit(&address).await?)));
+                if let Some(config) = config.filter(|_| missing != Missing::Fail) {
+                    define_missing(&client, &config).await?;
+                }
+                return Ok(client);
+            }
+        };
         let options = SqliteOptions::new(Arc::new(SystemClock::new())).log_bytes(0);
         let missing = match missing {
             Missing::MakeIfConfigured if config.is_none() => Missing::Fail,
@@ -80,6 +98,14 @@ impl Env {
                 Ok(client)
             }
         }
+    }
+}
+
+/// What somebody means by the name of a store.
+pub(super) fn store_name(said: &Path) -> Result<StoreName> {
+    match said.to_str().filter(|said| PostgresAddress::is_one(said)) {
+        Some(address) => PostgresAddress::parse(address).map(StoreName::Database).map_err(Failure::usage),
+        None => Ok(StoreName::File(said.to_owned())),
     }
 }
 

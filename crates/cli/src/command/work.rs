@@ -7,14 +7,17 @@ use sickbay_cli::config::{Config, FILE_NAME};
 use sickbay_server::{Client, RemoteStore};
 
 use super::Env;
-use super::reach::{self, Missing, Store, owner_options};
-use super::serve::{Crew, Order, Place, Told, Wish, own, tell_reloaded, watch};
+use super::reach::{self, Missing, Store, StoreName, owner_options};
+use super::serve::{Crew, Order, Place, Told, Wish, own, share, tell_reloaded, watch};
 use crate::output::{Exit, Failure, Output, Result, plural};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The queues to work on [default: all that have a handler]
     queues: Vec<QueueName>,
+    /// On PostgreSQL: what this instance is called; it must be the only one of this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 }
 
 pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
@@ -35,12 +38,18 @@ pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
     if let Some(address) = &env.options.server {
         return visit(reach::server(address)?, config, only, &env.out).await;
     }
-    let path = env.store_path(Some(&config));
+    let path = match env.store_name(Some(&config))? {
+        StoreName::File(path) => path,
+        StoreName::Database(address) => {
+            let wish = Wish { listen: None, work: true, only };
+            return share(&address, arguments.name.as_deref(), Some(config), &wish, &env.out).await;
+        }
+    };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     match reach::reach(&path, Missing::Make, &owner_options(clock)).await? {
         Store::Own(bay) => {
             let wish = Wish { listen: None, work: true, only };
-            own(&bay, &path, Some(config), &wish, &env.out).await
+            own(&bay, Some(&path), Some(config), &wish, &env.out).await
         }
         Store::Other(client) => visit(client, config, only, &env.out).await,
     }
@@ -51,7 +60,7 @@ async fn visit(client: Client, config: Config, only: Vec<QueueName>, out: &Outpu
     let mut told = Told::new()?;
     let remote = Arc::new(RemoteStore::new(client));
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let place = Place { store: remote.clone(), process: remote.process(), clock };
+    let place = Place { store: remote.clone(), process: remote.process(), clock, machine: String::new() };
     let mut crew = Crew::new(place, only, *out);
     let watcher = watch(config, out)?;
     crew.follow(&watcher.current()).await?;

@@ -66,6 +66,11 @@ pub struct Secret {
 }
 
 impl Secret {
+    /// A text as it was written.
+    pub(super) fn plain(text: &str) -> Self {
+        Self { text: text.to_owned(), variable: None }
+    }
+
     /// The text itself.
     pub fn reveal(&self) -> &str {
         &self.text
@@ -318,10 +323,10 @@ fn read_header(field: &Field<'_>) -> Option<Header> {
 }
 
 /// A text, or with `env:` before it the name of the variable that holds it.
-fn secret(field: &Field<'_>) -> Option<Secret> {
+pub(super) fn secret(field: &Field<'_>) -> Option<Secret> {
     let text = field.text()?;
     let Some(variable) = text.strip_prefix("env:") else {
-        return Some(Secret { text: text.to_owned(), variable: None });
+        return Some(Secret::plain(text));
     };
     if variable.is_empty() || variable.contains(['=', '\0']) {
         field.report(

@@ -12,6 +12,7 @@ mod duration;
 mod handler;
 pub mod init;
 mod nearest;
+mod postgres;
 mod print;
 mod problem;
 mod queue;
@@ -33,6 +34,7 @@ use sickbay::{MessageType, QueueName, QueuePolicy};
 
 pub use duration::{parse_duration, show_duration};
 pub use handler::{HandlerConfig, Header, Pool, Secret};
+pub use postgres::PostgresAddress;
 pub use problem::{ConfigErrors, Place, Problem, Related, Sort};
 pub use queue::{QueueSource, WorkerSettings};
 pub use render::Paint;

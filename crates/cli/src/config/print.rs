@@ -11,8 +11,13 @@ use super::handler::{HandlerConfig, Header};
 use super::{Config, QueueConfig, QueueSource, StoreConfig};
 
 pub(super) fn to_toml(config: &Config) -> String {
-    let StoreConfig::Sqlite { path } = &config.store;
-    let store = table([("path", Some(text(path.display())))]);
+    let store = match &config.store {
+        StoreConfig::Sqlite { path } => table([("path", Some(text(path.display())))]),
+        StoreConfig::Postgres { address } => {
+            let variable = address.variable().map(|variable| format!("env:{variable}"));
+            table([("url", Some(text(variable.unwrap_or_else(|| address.to_string()))))])
+        }
+    };
     let queues = config.queues.iter().map(|(name, queue)| (name.to_string(), queue_table(queue).into()));
     let document = table([
         ("store", Some(store.into())),

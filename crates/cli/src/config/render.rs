@@ -70,7 +70,8 @@ fn snippet(out: &mut String, file: &Path, text: &str, place: &Place, paint: Pain
     let shown = text.lines().nth(line - 1).unwrap_or_default().trim_start_matches('\u{feff}');
     let meant = text.get(span.clone()).unwrap_or_default();
     let meant = meant.lines().next().unwrap_or_default().chars().count().max(1);
-    let (shown, before, meant) = cut(shown, column - 1, meant);
+    let shown = starred(shown);
+    let (shown, before, meant) = cut(&shown, column - 1, meant);
     let file = clean(&file.display().to_string());
     let _ = writeln!(out, "{gap} {} {file}:{line}:{column}", paint.dip(BLUE, "-->"));
     let _ = writeln!(out, "{gap} {bar}");
@@ -88,6 +89,14 @@ fn cut(line: &str, before: usize, meant: usize) -> (String, usize, usize) {
     let before = before - skip + cut_off.chars().count();
     let room = shown.chars().count().saturating_sub(before).max(1);
     (shown, before, meant.min(room))
+}
+
+/// A line with as many stars as the password of an address in it has characters.
+fn starred(line: &str) -> String {
+    let Some(start) = line.find("://").map(|at| at + 3) else { return line.to_owned() };
+    let Some(end) = line[start..].rfind('@').map(|at| start + at) else { return line.to_owned() };
+    let Some(colon) = line[start..end].find(':').map(|at| start + at + 1) else { return line.to_owned() };
+    format!("{}{}{}", &line[..colon], "*".repeat(line[colon..end].chars().count()), &line[end..])
 }
 
 /// Nothing from a file reaches a terminal as an instruction; a tab is one column wide.

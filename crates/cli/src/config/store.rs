@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use super::handler::secret;
+use super::postgres::PostgresAddress;
 use super::problem::{Finding, Sort};
 use super::read::{Field, Section, Span};
 use super::shape;
@@ -17,6 +19,11 @@ pub enum StoreConfig {
         /// The file, in full. It is made when it is not there.
         path: PathBuf,
     },
+    /// A schema of a PostgreSQL database.
+    Postgres {
+        /// Where it is.
+        address: PostgresAddress,
+    },
 }
 
 /// Reads the store and says where it is named.
@@ -24,6 +31,9 @@ pub(super) fn read(document: &Section<'_>) -> (StoreConfig, Span) {
     let field = document.get("store");
     let place = field.as_ref().map_or(0..0, Field::span);
     let default = || StoreConfig::Sqlite { path: document.reader().path(DEFAULT_PATH) };
+    if let Some(field) = field.as_ref().filter(|field| field.value().is_str()) {
+        return (read_short(field).unwrap_or_else(default), place);
+    }
     let Some(section) = field.and_then(|field| field.section(&shape::STORE)) else {
         return (default(), place);
     };
@@ -33,22 +43,36 @@ pub(super) fn read(document: &Section<'_>) -> (StoreConfig, Span) {
         section.report(finding.related(path.key_span(), "the path is given here"));
     }
     if let Some(url) = &url {
-        refuse_url(url);
+        return (read_url(url).unwrap_or_else(default), url.span());
     }
     let place = path.as_ref().map_or(place, Field::span);
     let path = path.and_then(|path| read_path(&path));
     (path.map_or_else(default, |path| StoreConfig::Sqlite { path }), place)
 }
 
-fn refuse_url(url: &Field<'_>) {
-    let Some(text) = url.text() else { return };
-    if text.starts_with("postgres://") || text.starts_with("postgresql://") {
-        let finding =
-            Finding::new(url.span(), "this version keeps messages in SQLite only, not in PostgreSQL");
-        url.report(finding.help("write `path = \"sickbay.db\"`"));
-    } else {
-        let finding = Finding::new(url.span(), "`url` must begin with postgres://");
-        url.report(finding.help("a SQLite file is named by `path`"));
+/// `store = "…"`: a database, or a file.
+fn read_short(field: &Field<'_>) -> Option<StoreConfig> {
+    let written = field.text()?;
+    if written.contains("://") || written.starts_with("env:") {
+        return read_url(field);
+    }
+    read_path(field).map(|path| StoreConfig::Sqlite { path })
+}
+
+/// The address of a database, or with `env:` before it the variable that holds it.
+fn read_url(field: &Field<'_>) -> Option<StoreConfig> {
+    let secret = secret(field)?;
+    if !PostgresAddress::is_one(secret.reveal()) {
+        let finding = Finding::new(field.span(), "`url` must begin with postgres://");
+        field.report(finding.help("a SQLite file is named by `path`"));
+        return None;
+    }
+    match PostgresAddress::from_secret(secret) {
+        Ok(address) => Some(StoreConfig::Postgres { address }),
+        Err(why) => {
+            field.wrong(why);
+            None
+        }
     }
 }
 

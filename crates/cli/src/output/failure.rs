@@ -79,6 +79,18 @@ impl Failure {
         self
     }
 
+    /// Where it happened.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        self.message = format!("{place}: {}", self.message);
+        self
+    }
+
+    /// Ends with this code.
+    pub(crate) fn exit(mut self, exit: Exit) -> Self {
+        self.exit = exit;
+        self
+    }
+
     /// A file that cannot be read or written.
     pub(crate) fn file(path: &std::path::Path, error: &std::io::Error) -> Self {
         let exit = if error.kind() == std::io::ErrorKind::NotFound { Exit::NotFound } else { Exit::Failed };
@@ -128,9 +140,11 @@ impl fmt::Display for Failure {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let exit = match (problem.code.as_str(), problem.reaction) {
-            ("SB0006" | "SB0007" | "SB0008" | "SB0009" | "SB0020" | "SB0031" | "SB0032", _) => {
-                Exit::Unreachable
-            }
+            (
+                "SB0006" | "SB0007" | "SB0008" | "SB0009" | "SB0020" | "SB0031" | "SB0032" | "SB0061"
+                | "SB0062" | "SB0063" | "SB0064" | "SB0066",
+                _,
+            ) => Exit::Unreachable,
             ("SB0026", _) => Exit::Failed,
             (_, Reaction::Invalid) => Exit::Usage,
             (_, Reaction::NotFound) => Exit::NotFound,
@@ -156,6 +170,13 @@ fn advice(code: &str) -> Option<&'static str> {
         "SB0001" => "see the queues with `sickbay queue list`, or make one with `sickbay queue define NAME`",
         "SB0005" => "make room on the disk, or discard what is not needed",
         "SB0007" | "SB0008" => "name another file with --store",
+        "SB0061" => "is it running, and are host and port right?",
+        "SB0062" => "look at user, password and database of the address; PGPASSWORD can hold the password",
+        "SB0063" => "run `sickbay migrate` with a role that may create things",
+        "SB0064" => "close what holds connections, or ask for fewer with ?connections=N",
+        "SB0065" => "look whether it was done before you do it again",
+        "SB0066" => "name the file of its root certificate with ?sslrootcert=PATH",
+        "SB0067" => "write postgres://USER@HOST/DATABASE",
         "SB0028" => "look for it with `sickbay quarantine list`; finished messages are not kept unless asked",
         "SB0029" => "see its state with `sickbay message show ID`",
         _ => return None,

@@ -3,6 +3,7 @@
 mod command;
 mod config;
 mod demo;
+mod postgres;
 mod session;
 #[cfg(unix)]
 mod terminal;

@@ -10,7 +10,7 @@ use crate::id::{IdPrefix, MessageId};
 use crate::name::{MessageType, QueueName, StreamKey};
 use crate::policy::QueuePolicy;
 use crate::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use crate::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use crate::stats::{ProcessView, QueueStats, StreamDetail, StreamView, TypeGate};
 
 /// A wish to send one dead letter back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -125,6 +125,9 @@ pub trait Overview: Send + Sync {
         key: &StreamKey,
         rows_max: u32,
     ) -> Result<Option<StreamDetail>, StoreError>;
+
+    /// Who works on the store: processes that hold something or have claimed a short while ago, by number.
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError>;
 
     /// True if the message with this key is done and the key's window has not passed.
     async fn is_done(&self, queue: &QueueName, key: &crate::name::Key) -> Result<bool, StoreError>;

@@ -13,6 +13,7 @@ use crate::wire::exchange::{
     Adopt, AskDone, AskPolicy, Count, Died, IsDone, Numbers, PolicyInForce, Purge, SetGate, Visit,
 };
 use crate::wire::message::{LinesAnswer, MessageView, Push, PushAnswer};
+use crate::wire::process::Processes;
 use crate::wire::quarantine::{Bulk, BulkAnswer, DeadLetters, Query};
 use crate::wire::queue::{Done, Part, Queue, QueueView, Queues};
 use crate::wire::settle::{Settle, SettleAnswer};
@@ -33,6 +34,11 @@ impl Client {
     /// The figures of all queues.
     pub async fn stats(&self) -> Result<Stats, Problem> {
         self.get("/v1/stats").await
+    }
+
+    /// Who works on the store.
+    pub async fn processes(&self) -> Result<Processes, Problem> {
+        self.get("/v1/processes").await
     }
 
     /// Pushes messages, all or none.

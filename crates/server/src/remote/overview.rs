@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use sickbay_core::id::IdPrefix;
 use sickbay_core::port::Overview;
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamView};
+use sickbay_core::stats::{ProcessView, QueueStats, StreamDetail, StreamView};
 use sickbay_core::{Key, QueueName, QueuePolicy, StoreError, StreamKey};
 
 use super::RemoteStore;
@@ -66,6 +66,11 @@ impl Overview for RemoteStore {
             Err(problem) if problem.code == "SB0040" => Ok(None),
             Err(problem) => Err(problem.into()),
         }
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError> {
+        let processes = self.client.processes().await?.processes.into_iter();
+        processes.map(|process| process.try_into().map_err(|error| strange(&error).into())).collect()
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -3,6 +3,7 @@
 mod deliveries;
 mod internal;
 mod messages;
+mod processes;
 mod push;
 mod quarantine;
 mod queues;
@@ -138,6 +139,7 @@ fn table() -> Vec<Route> {
         get("/v1/queues/{queue}/streams/{key}", P::ReadQueues, streams::show),
         post("/v1/queues/{queue}/streams/{key}/release", P::ActOnStreams, streams::release),
         post("/v1/queues/{queue}/streams/{key}/reset", P::ActOnStreams, streams::reset),
+        get("/v1/processes", P::ReadQueues, processes::list),
         get("/v1/messages/{id}", P::ReadMessages, messages::show),
         post("/v1/messages/{id}/dead-letter", P::ActOnMessages, messages::dead_letter),
         post("/v1/messages/{id}/cancel", P::ActOnMessages, messages::cancel),

@@ -13,6 +13,7 @@ pub mod message;
 pub mod payload;
 pub mod policy;
 pub mod problem;
+pub mod process;
 pub mod quarantine;
 pub mod queue;
 pub mod settle;

@@ -15,7 +15,7 @@ use sickbay_core::port::{
     Replayed, Store,
 };
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::stats::{ProcessView, QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::{
     Key, LeaseToken, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, StoreError, StreamKey,
 };
@@ -157,6 +157,10 @@ impl Overview for Travelling {
         rows_max: u32,
     ) -> Result<Option<StreamDetail>, StoreError> {
         self.remote.stream(queue, key, rows_max).await
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError> {
+        self.remote.processes().await
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -47,7 +47,8 @@ impl Queue {
 impl State {
     /// Takes what the claim gets. The queue is known to exist.
     pub(super) fn claim(&mut self, claim: &Claim, now: Timestamp) -> Vec<Delivery> {
-        self.claimed_from.entry(claim.process).or_default().insert(claim.queue.clone(), now);
+        let last = (now, claim.worker.clone());
+        self.claimed_from.entry(claim.process).or_default().insert(claim.queue.clone(), last);
         let mut taken = Vec::new();
         while (taken.len() as u64) < u64::from(claim.max) && self.claim_turn(claim, &mut taken, now) {}
         if !taken.is_empty() {
@@ -129,7 +130,7 @@ impl State {
 
     fn suspect_waits_for(&self, process: ProcessId, now: Timestamp) -> bool {
         let queues = self.claimed_from.get(&process).into_iter().flatten();
-        let recent = queues.filter(|(_, last)| now.since(**last) <= door::WORKS_ON);
+        let recent = queues.filter(|(_, (last, _))| now.since(*last) <= door::WORKS_ON);
         recent.flat_map(|(queue, _)| self.eligible(queue, now)).any(|record| record.suspect)
     }
 

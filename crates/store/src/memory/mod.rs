@@ -26,7 +26,7 @@ use sickbay_core::port::{
     Replay, Replayed,
 };
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::stats::{ProcessView, QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::verdict::Effect;
 use sickbay_core::{Key, LeaseToken, MessageId, MessageType, QueueName, QueuePolicy, StoreError, StreamKey};
 
@@ -320,6 +320,10 @@ impl Overview for MemoryStore {
         rows_max: u32,
     ) -> Result<Option<StreamDetail>, StoreError> {
         self.with(|state, now| state.stream_detail(queue, key, rows_max, now))?
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError> {
+        self.with(|state, now| state.processes(now))
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -6,12 +6,15 @@ use sickbay_core::clock::Timestamp;
 use sickbay_core::id::IdPrefix;
 use sickbay_core::message::Status;
 use sickbay_core::quarantine::{AttemptEnd, DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamEntry, StreamHold, StreamState, StreamView};
+use sickbay_core::stats::{
+    ProcessView, QueueStats, StreamDetail, StreamEntry, StreamHold, StreamState, StreamView,
+};
 use sickbay_core::{Key, MessageId, QueueName, StoreError, StreamKey};
 
 use super::push::Ownership;
 use super::state::{Dead, Place, Queue, Record, State};
 use crate::door;
+use crate::present::Present;
 
 impl State {
     pub(super) fn stats(&self, name: &QueueName, now: Timestamp) -> Result<QueueStats, StoreError> {
@@ -150,6 +153,24 @@ impl State {
             holds: holds.filter_map(held_since).collect(),
             entries: entries.map(entry).collect(),
         }))
+    }
+
+    /// Who works on the store (rule 41).
+    pub(super) fn processes(&self, now: Timestamp) -> Vec<ProcessView> {
+        let mut present = Present::default();
+        for (process, queues) in &self.claimed_from {
+            for (queue, (last, worker)) in queues {
+                if now.since(*last) <= door::WORKS_ON {
+                    present.works(*process, worker.as_str(), queue, *last, 0);
+                }
+            }
+        }
+        for record in self.messages.values() {
+            if let Some(held) = record.held() {
+                present.works(held.process, &held.worker, &record.message.queue, held.started_at, 1);
+            }
+        }
+        present.finish()
     }
 
     pub(super) fn is_done(&self, queue: &QueueName, key: &Key, now: Timestamp) -> Result<bool, StoreError> {

@@ -15,6 +15,7 @@ use sickbay_core::signature::Signature;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
     Key, LeaseToken, MessageId, MessageType, QueueName, QueuePolicy, Stages, StoreError, StreamKey,
+    WorkerName,
 };
 
 use crate::door::{self, Limits};
@@ -37,10 +38,10 @@ pub(super) struct State {
     pub messages: BTreeMap<MessageId, Record>,
     pub keys: BTreeMap<(QueueName, Key), Owner>,
     pub origins: BTreeMap<(QueueName, String), MessageId>,
-    /// The queues each process has claimed from (rule 18).
     /// Completed messages, and until when they are kept (rule 32).
     pub kept: BTreeMap<MessageId, (Record, Timestamp)>,
-    pub claimed_from: BTreeMap<ProcessId, BTreeMap<QueueName, Timestamp>>,
+    /// The queues each process has claimed from, when last, and by which worker (rules 18 and 41).
+    pub claimed_from: BTreeMap<ProcessId, BTreeMap<QueueName, (Timestamp, WorkerName)>>,
 }
 
 /// A queue: its policy, its gates, and what went through it.

@@ -31,6 +31,7 @@ pub(super) fn translate(error: &Error) -> StoreError {
         "2200H" => (ErrorKind::Full, "SB0004", "the store has numbered as many messages as it can"),
         "28P01" | "28000" => (ErrorKind::Stop, "SB0062", "the database refuses the login"),
         "3D000" => (ErrorKind::Stop, "SB0062", "there is no such database"),
+        "42704" => (ErrorKind::NotFound, "SB0014", "there is no such role or type"),
         "53300" => (ErrorKind::TryAgain, "SB0064", "the database has no connection to give"),
         "XX001" | "XX002" => (ErrorKind::Corrupt, "SB0012", "the database says that its data is damaged"),
         state if state.starts_with("57P") => {

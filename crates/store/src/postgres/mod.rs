@@ -8,6 +8,7 @@ mod call;
 mod claim;
 mod desk;
 mod effect;
+mod examine;
 mod failure;
 mod list;
 mod options;
@@ -15,6 +16,7 @@ mod overview;
 mod pack;
 mod pool;
 mod ports;
+mod present;
 mod process;
 mod push;
 mod row;
@@ -34,6 +36,7 @@ use tokio::runtime::Handle;
 use tokio_postgres::config::Config;
 
 pub use effect::PostgresEffect;
+pub use examine::{Examination, Pin, TableState};
 pub use options::PostgresOptions;
 pub use process::Instance;
 
@@ -95,9 +98,18 @@ impl PostgresStore {
             read_committed,
             policies: Mutex::default(),
         });
-        inner.arrive().await?;
-        inner.start_listening();
-        inner.start_sweeping();
+        if inner.options.visitor {
+            // Nobody else may be there to do it. What fails now fails again where somebody waits for it.
+            drop(
+                inner
+                    .query("SELECT sickbay.sweep($1)", &[(&inner.now(), tokio_postgres::types::Type::INT8)])
+                    .await,
+            );
+        } else {
+            inner.arrive().await?;
+            inner.start_listening();
+            inner.start_sweeping();
+        }
         Ok(Self { inner })
     }
 
@@ -129,8 +141,20 @@ impl PostgresStore {
         Ok(format!(
             "GRANT USAGE ON SCHEMA {schema} TO {role};\n\
              GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {role};\n\
-             GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role};\n"
+             GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {schema} TO {role};\n\
+             REVOKE UPDATE, DELETE, TRUNCATE ON {schema}.attempt FROM {role};\n"
         ))
+    }
+
+    /// Lets a role use the store without being able to change its schema or what was recorded of attempts.
+    pub async fn grant(address: &str, options: &PostgresOptions, role: &str) -> Result<(), StoreError> {
+        let sql = Self::grant_sql(&options.schema, role)?;
+        let pool = pool(address, options)?;
+        let mut lent = pool.lend().await?;
+        let transaction = lent.client()?.build_transaction().start().await;
+        let transaction = transaction.map_err(|error| failure::translate(&error))?;
+        transaction.batch_execute(&sql).await.map_err(|error| failure::translate(&error))?;
+        transaction.commit().await.map_err(|error| failure::translate(&error))
     }
 
     /// This process, as its leases name it.

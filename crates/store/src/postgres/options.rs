@@ -24,6 +24,7 @@ pub struct PostgresOptions {
     pub(super) sole_owner: bool,
     pub(super) evidence: String,
     pub(super) listen: bool,
+    pub(super) visitor: bool,
     pub(super) roots: Vec<CertificateDer<'static>>,
     pub(super) insecure: bool,
     pub(super) clock: Option<Arc<dyn Clock>>,
@@ -41,6 +42,7 @@ impl Default for PostgresOptions {
             sole_owner: false,
             evidence: "the process that held it died".to_owned(),
             listen: true,
+            visitor: false,
             roots: Vec::new(),
             insecure: false,
             clock: None,
@@ -116,6 +118,14 @@ impl PostgresOptions {
     #[must_use]
     pub fn listen(mut self, listen: bool) -> Self {
         self.listen = listen;
+        self
+    }
+
+    /// Looks in for a moment, as commands do: it is not listed among those who have the store open, listens to
+    /// nothing, and does once what time has made due. Defaults to false.
+    #[must_use]
+    pub fn visitor(mut self, visitor: bool) -> Self {
+        self.visitor = visitor;
         self
     }
 

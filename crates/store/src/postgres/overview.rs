@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use sickbay_core::id::IdPrefix;
 use sickbay_core::port::Overview;
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::stats::{ProcessView, QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::{Key, MessageType, QueueName, QueuePolicy, StoreError, StreamKey, Timestamp};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -62,6 +62,10 @@ impl Overview for PostgresStore {
     ) -> Result<Option<StreamDetail>, StoreError> {
         let (inner, queue, key) = (self.inner.clone(), queue.clone(), key.clone());
         self.run(async move { inner.stream(&queue, &key, rows_max).await }).await
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError> {
+        self.run(self.inner.clone().processes()).await
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -74,16 +74,7 @@ impl Inner {
     }
 
     async fn instances(&self) -> Result<Vec<Instance>, StoreError> {
-        let sql = "SELECT i.process, i.name, i.opened_at, i.beat_at, (SELECT coalesce(sum(cardinality(l.ids)), 0)::bigint
-            FROM sickbay.lease l WHERE l.process = i.process) FROM sickbay.instance i ORDER BY i.opened_at, i.process";
-        let rows = self.query(sql, &[]).await?;
-        let instance = |row: &tokio_postgres::Row| Instance {
-            process: ProcessId(row.get::<_, i64>(0) as u64),
-            name: row.get(1),
-            opened_at: Timestamp::from_millis(row.get(2)),
-            beat_at: Timestamp::from_millis(row.get(3)),
-            holds: row.get::<_, i64>(4) as u64,
-        };
+        let rows = self.query(INSTANCES, &[]).await?;
         Ok(rows.iter().map(instance).collect())
     }
 
@@ -183,6 +174,21 @@ impl Inner {
                 turn = turn.wrapping_add(1);
             }
         });
+    }
+}
+
+/// Who has the store open, and how much each holds.
+pub(super) const INSTANCES: &str = "SELECT i.process, i.name, i.opened_at, i.beat_at,
+    (SELECT coalesce(sum(cardinality(l.ids)), 0)::bigint FROM sickbay.lease l WHERE l.process = i.process)
+    FROM sickbay.instance i ORDER BY i.opened_at, i.process";
+
+pub(super) fn instance(row: &tokio_postgres::Row) -> Instance {
+    Instance {
+        process: ProcessId(row.get::<_, i64>(0) as u64),
+        name: row.get(1),
+        opened_at: Timestamp::from_millis(row.get(2)),
+        beat_at: Timestamp::from_millis(row.get(3)),
+        holds: row.get::<_, i64>(4) as u64,
     }
 }
 

@@ -26,6 +26,13 @@ const FUNCTIONS: &[&str] = &[
 /// The version this program needs.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
+/// The indexes that the steps make, by name.
+pub(super) fn indexes() -> impl Iterator<Item = &'static str> {
+    let made =
+        STEPS.iter().flat_map(|step| step.lines()).filter_map(|line| line.strip_prefix("CREATE INDEX "));
+    made.filter_map(|rest| rest.split_whitespace().next())
+}
+
 /// The statements that bring a schema of this version to the one of this program.
 pub(super) fn migration_sql(schema: &str, version: i64) -> String {
     let mut sql = format!("CREATE SCHEMA IF NOT EXISTS {schema};\nSET LOCAL check_function_bodies = off;\n");

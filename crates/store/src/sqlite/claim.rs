@@ -37,7 +37,7 @@ impl Tx<'_> {
         let mut gathered = Gathered::default();
         let nothing = |again| Ok(Claimed { deliveries: Vec::new(), again });
         let process = self.state.processes.entry(claim.process).or_default();
-        process.queues.insert(queue_no, self.now);
+        process.claims_from(queue_no, claim.worker.as_str(), self.now);
         let (busy, alone) = (process.in_hand > 0, process.holds_suspect);
         if alone || claim.max == 0 || self.queue(queue_no)?.paused {
             return nothing(false);
@@ -61,13 +61,7 @@ impl Tx<'_> {
     /// True if a suspect can be claimed in any queue that the process works on.
     fn suspects_wait_for(&mut self, process: sickbay_core::port::ProcessId) -> Result<bool, StoreError> {
         let queues: Vec<i64> = match self.state.processes.get(&process) {
-            Some(process) => {
-                let recent = process
-                    .queues
-                    .iter()
-                    .filter(|(_, last)| self.now - **last <= crate::door::WORKS_ON.as_millis() as i64);
-                recent.map(|(queue, _)| *queue).collect()
-            }
+            Some(process) => process.works_on(self.now).map(|(queue, _)| queue).collect(),
             None => return Ok(false),
         };
         for no in queues.into_iter().filter(|_| !bug!(SuspectsNotAlone)) {

@@ -20,6 +20,7 @@ mod overview;
 mod pack;
 mod place;
 mod ports;
+mod process;
 mod push;
 mod quarantine;
 mod reader;

@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use sickbay_core::id::IdPrefix;
 use sickbay_core::port::Overview;
 use sickbay_core::quarantine::{DeadLetter, MessageView, Page, PageRequest, QuarantineFilter};
-use sickbay_core::stats::{QueueStats, StreamDetail, StreamView, TypeGate};
+use sickbay_core::stats::{ProcessView, QueueStats, StreamDetail, StreamView, TypeGate};
 use sickbay_core::{Key, MessageType, QueueName, QueuePolicy, StoreError, StreamKey, Timestamp};
 
 use super::SqliteStore;
@@ -67,6 +67,11 @@ impl Overview for SqliteStore {
             .readers
             .read(move |connection| stream_view::detail(connection, &queue, &key, rows_max, now))
             .await
+    }
+
+    async fn processes(&self) -> Result<Vec<ProcessView>, StoreError> {
+        // Only the writer knows: who holds what is in its memory.
+        self.call(|tx| Ok(tx.processes())).await
     }
 
     async fn is_done(&self, queue: &QueueName, key: &Key) -> Result<bool, StoreError> {

@@ -26,7 +26,7 @@ fn harmless(error: &StoreError) -> bool {
 
 impl SqliteStore {
     /// Has the writer carry something out; answers once it is committed.
-    async fn call<T: Send + 'static>(
+    pub(super) async fn call<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {

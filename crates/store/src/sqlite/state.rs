@@ -12,6 +12,7 @@ use sickbay_core::{Cause, Counters, MessageType, QueueName, QueuePolicy, Stages}
 
 use super::mark::Reached;
 use super::place::{Band, Place};
+use super::process::LastClaim;
 use super::ready::Ready;
 use super::row::MessageRow;
 
@@ -161,8 +162,8 @@ impl Queue {
 pub(super) struct Process {
     pub(super) in_hand: u32,
     pub(super) holds_suspect: bool,
-    /// The queues it claimed from, and when last.
-    pub(super) queues: HashMap<i64, i64>,
+    /// The queues it claimed from, when last, and by which worker.
+    pub(super) queues: HashMap<i64, LastClaim>,
 }
 
 /// Everything the writer remembers between turns.

@@ -9,6 +9,7 @@ pub mod crashes;
 pub mod desk;
 pub mod keys;
 pub mod leases;
+pub mod processes;
 pub mod push;
 pub mod quarantine;
 pub mod settle;
@@ -153,6 +154,11 @@ macro_rules! conformance {
                 dead_letters_are_counted_by_reason
                 counts_outlive_crashes_and_clean_stops
                 figures_of_an_unknown_queue_are_refused
+            }
+            processes {
+                a_process_is_listed_with_its_workers_its_queues_and_what_it_holds
+                a_process_that_is_silent_for_a_minute_and_holds_nothing_is_not_listed
+                a_process_that_died_is_not_listed
             }
             text {
                 control_characters_in_an_error_are_escaped

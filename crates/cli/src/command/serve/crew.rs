@@ -15,12 +15,14 @@ pub(crate) struct Place {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) process: ProcessId,
     pub(crate) clock: Arc<dyn Clock>,
+    /// What the names of its workers begin with.
+    pub(crate) machine: String,
 }
 
 impl Place {
-    /// The store that this process owns.
-    pub(crate) fn here(bay: &Sickbay) -> Self {
-        Self { store: bay.store().clone(), process: bay.process(), clock: bay.clock().clone() }
+    /// The store that this process has open itself.
+    pub(crate) fn here(bay: &Sickbay, machine: String) -> Self {
+        Self { store: bay.store().clone(), process: bay.process(), clock: bay.clock().clone(), machine }
     }
 }
 
@@ -66,8 +68,8 @@ impl Crew {
     }
 
     fn start(&self, name: &QueueName, queue: &QueueConfig) -> Result<Running> {
-        let Place { store, process, clock } = &self.place;
-        let worker = WorkerName::new(format!("{}/{name}", std::process::id()))
+        let Place { store, process, clock, machine } = &self.place;
+        let worker = WorkerName::new(format!("{machine}{}/{name}", std::process::id()))
             .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
         let source = Arc::new(StoreSource::new(store.clone(), name.clone(), worker, *process));
         let (worker, what) = handler::worker(source, queue, clock)?;

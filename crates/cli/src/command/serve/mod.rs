@@ -9,13 +9,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use sickbay::{Clock, QueueName, Sickbay, SystemClock};
-use sickbay_cli::config::{Config, ConfigWatcher, Paint, Reloaded};
+use sickbay_cli::config::{Config, ConfigWatcher, Paint, PostgresAddress, Reloaded};
 use sickbay_server::{Api, Listener, Serving, serve, socket_path};
 use tokio::signal::unix::{SignalKind, signal};
 
 pub(super) use self::crew::{Crew, Place};
 use super::Env;
-use super::reach::{Missing, Store, owner_options, reach};
+use super::database;
+use super::reach::{Missing, Store, StoreName, owner_options, reach};
 use crate::output::{Exit, Failure, Output, Result, plural};
 
 #[derive(clap::Args)]
@@ -26,11 +27,20 @@ pub(crate) struct Arguments {
     /// Run no handlers
     #[arg(long)]
     no_work: bool,
+    /// On PostgreSQL: what this instance is called; it must be the only one of this name
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
 }
 
 pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
     let config = env.config()?;
-    let path = env.store_path(config.as_ref());
+    let wish = Wish { listen: arguments.listen, work: !arguments.no_work, only: Vec::new() };
+    let path = match env.store_name(config.as_ref())? {
+        StoreName::File(path) => path,
+        StoreName::Database(address) => {
+            return share(&address, arguments.name.as_deref(), config, &wish, &env.out).await;
+        }
+    };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
     let bay = match reach(&path, Missing::Make, &owner_options(clock)).await? {
         Store::Own(bay) => bay,
@@ -40,8 +50,23 @@ pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
             return Err(Failure::new(Exit::Refused, message).hint(hint));
         }
     };
-    let wish = Wish { listen: arguments.listen, work: !arguments.no_work, only: Vec::new() };
-    own(&bay, &path, config, &wish, &env.out).await
+    own(&bay, Some(&path), config, &wish, &env.out).await
+}
+
+/// Works on a database beside others.
+pub(super) async fn share(
+    address: &PostgresAddress,
+    name: Option<&str>,
+    config: Option<Config>,
+    wish: &Wish,
+    out: &Output,
+) -> Result {
+    let store = database::stay(address, name).await?;
+    out.say(&format!("{address} is open"));
+    let exit = own(&Sickbay::from(store.clone()), None, config, wish, out).await;
+    // What is left behind is swept by others.
+    drop(store.close().await);
+    exit
 }
 
 /// What an owner is to do.
@@ -52,10 +77,10 @@ pub(super) struct Wish {
     pub(super) only: Vec<QueueName>,
 }
 
-/// Serves and works until it is told to stop.
+/// Serves and works until it is told to stop. A file is served at the socket beside it.
 pub(super) async fn own(
     bay: &Sickbay,
-    path: &Path,
+    path: Option<&Path>,
     config: Option<Config>,
     wish: &Wish,
     out: &Output,
@@ -67,7 +92,8 @@ pub(super) async fn own(
     let api = Api::new(bay.store().clone());
     let servings = listen(&api, path, wish.listen, out).await?;
     let watcher = config.map(|config| watch(config, out)).transpose()?;
-    let place = Place::here(bay);
+    let place =
+        Place::here(bay, if path.is_some() { String::new() } else { format!("{}/", database::host()) });
     let mut crew = Crew::new(place, wish.only.clone(), *out);
     if wish.work
         && let Some(watcher) = &watcher
@@ -134,14 +160,23 @@ async fn define(bay: &Sickbay, config: &Config) -> Result<()> {
     Ok(())
 }
 
-async fn listen(api: &Api, path: &Path, address: Option<SocketAddr>, out: &Output) -> Result<Vec<Serving>> {
-    let socket = socket_path(path);
-    let mut servings = vec![serve(api, Listener::unix(&socket).await?)];
-    out.say(&format!("{} is served at {}", path.display(), socket.display()));
+async fn listen(
+    api: &Api,
+    path: Option<&Path>,
+    address: Option<SocketAddr>,
+    out: &Output,
+) -> Result<Vec<Serving>> {
+    let mut servings = Vec::new();
+    if let Some(path) = path {
+        let socket = socket_path(path);
+        servings.push(serve(api, Listener::unix(&socket).await?));
+        out.say(&format!("{} is served at {}", path.display(), socket.display()));
+    }
     if let Some(address) = address {
         let listener = Listener::tcp(address).await?;
         // The port is the machine's choice if 0 was asked for.
-        out.say(&format!("and at http://{}", listener.address().unwrap_or(address)));
+        let served = if path.is_some() { "and at" } else { "it is served at" };
+        out.say(&format!("{served} http://{}", listener.address().unwrap_or(address)));
         servings.push(serve(api, listener));
     }
     Ok(servings)

@@ -134,7 +134,7 @@ fn handlers_are_found_and_their_secrets_are_not_shown() {
 fn an_empty_file_is_a_store_without_queues() {
     let config = Config::load("tests/configs/good/empty.toml").unwrap();
     assert!(config.queues.is_empty());
-    let StoreConfig::Sqlite { path } = &config.store;
+    let StoreConfig::Sqlite { path } = &config.store else { panic!("{:?}", config.store) };
     assert!(path.ends_with("tests/configs/good/sickbay.db"), "{path:?}");
 }
 

@@ -97,8 +97,14 @@ BEGIN
 END $$;
 
 -- Removes what is kept of a message elsewhere.
-CREATE OR REPLACE FUNCTION sickbay.forget(p_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+-- Who runs the store may add to what was recorded, and change or delete nothing of it; this alone deletes, and nothing
+-- of what is in quarantine.
+CREATE OR REPLACE FUNCTION sickbay.forget(p_id bigint) RETURNS void LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF EXISTS (SELECT 1 FROM sickbay.dead WHERE id = p_id AND discarded_at IS NULL) THEN
+        RAISE EXCEPTION 'message % is in quarantine', p_id USING ERRCODE = '42501';
+    END IF;
     DELETE FROM sickbay.attempt WHERE message = p_id;
     DELETE FROM sickbay.original WHERE message = p_id;
 END $$;

@@ -1,0 +1,6 @@
+//! Every command on a store in PostgreSQL. `cargo xtask test` starts the server and says where it is.
+
+mod doctor;
+mod everything;
+mod migrate;
+mod scene;
