@@ -38,8 +38,7 @@ impl Inner {
         if let Some(second) = found.get(1) {
             return Err(door::ambiguous_prefix(first, super::row::id(column(second, "id")?)?));
         }
-        let history = self.history(first).await?;
-        let original = self.original(first).await?;
+        let (history, original) = futures::try_join!(self.history(first), self.original(first))?;
         view(row, history, original).map(Some)
     }
 

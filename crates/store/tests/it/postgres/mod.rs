@@ -131,8 +131,13 @@ impl PostgresFixture {
 }
 
 async fn open(schema: &Schema, clock: &ManualClock) -> PostgresStore {
-    let options =
-        schema.options().clock(Arc::new(clock.clone())).name("fixture").sole_owner(true).connections(2);
+    let options = schema
+        .options()
+        .clock(Arc::new(clock.clone()))
+        .name("fixture")
+        .sole_owner(true)
+        .connections(2)
+        .listen(false);
     PostgresStore::connect(&address(), options).await.unwrap()
 }
 

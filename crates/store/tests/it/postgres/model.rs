@@ -7,7 +7,7 @@ use crate::memory::MemoryFixture;
 
 #[test]
 fn memory_and_postgres_never_differ() {
-    let seeds = std::env::var("SICKBAY_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(8);
+    let seeds = std::env::var("SICKBAY_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     for seed in 0..seeds {
         compare(MemoryFixture::new, PostgresFixture::new, seed, 80);
     }
