@@ -47,6 +47,10 @@ impl Sums {
         let mut sums = Self { path, known: Vec::new(), changed: Vec::new(), file, head: Head::default() };
         sums.load()?;
         sums.changed = vec![false; sums.known.len().div_ceil(SUMS_A_BLOCK)];
+        // Who dies while writing pages leaves the log that they come from. Without one, somebody else has written it back.
+        if sums.head.writing && sums.path.exists() && !log_is_there(&sums.path) {
+            sums.head = Head::default();
+        }
         sums.forget_if_foreign();
         Ok(sums)
     }
@@ -197,6 +201,10 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes)).collect()
 }
 
+fn log_is_there(path: &std::path::Path) -> bool {
+    std::fs::metadata(format!("{}-wal", path.display())).is_ok_and(|metadata| metadata.len() > 0)
+}
+
 /// When a file was changed last; zero if there is no such file where the system looks for files.
 fn changed_at(path: &std::path::Path) -> u64 {
     let changed = std::fs::metadata(path).and_then(|metadata| metadata.modified());
@@ -244,6 +252,23 @@ mod tests {
         std::fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();
         assert!(sums.check(1, &page(2)));
         assert!(!sums.check(1, &page(1)), "and known from then on");
+    }
+
+    #[test]
+    fn who_died_while_writing_is_trusted_unless_somebody_else_has_written_the_log_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db");
+        std::fs::write(&path, "x").unwrap();
+        std::fs::write(folder.path().join("a.db-wal"), "log").unwrap();
+        let mut sums = Sums::open(path.clone(), None).unwrap();
+        sums.before_write().unwrap();
+        sums.written(1, &page(1));
+        sums.sync().unwrap();
+        sums.before_write().unwrap();
+        drop(sums);
+        assert!(!Sums::open(path.clone(), None).unwrap().check(1, &page(2)));
+        std::fs::remove_file(folder.path().join("a.db-wal")).unwrap();
+        assert!(Sums::open(path, None).unwrap().check(1, &page(2)));
     }
 
     #[test]
