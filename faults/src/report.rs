@@ -133,7 +133,12 @@ impl Report {
             activate(Some(bug));
             let short = power::Plan { findings_max: 1, ..power::Plan::default() };
             let seeds = (plan.seed..).take_while(|_| start.elapsed().as_secs() < 60);
-            let finding = seeds.flat_map(|seed| power::run(&drives[0], seed, short).findings).next();
+            // A store that cannot even be opened again on a healthy disk is found out too.
+            let hunt = |seed| {
+                let run = std::panic::AssertUnwindSafe(|| power::run(&drives[0], seed, short).findings);
+                std::panic::catch_unwind(run).unwrap_or_else(|_| vec!["it breaks by itself".to_owned()])
+            };
+            let finding = seeds.flat_map(hunt).next();
             activate(None);
             let shown = if finding.is_some() { "found by power cuts" } else { "NOT FOUND" };
             eprintln!("{:<26} {:>6.2} s  {shown}", bug.name(), start.elapsed().as_secs_f64());

@@ -152,9 +152,10 @@ macro_rules! forward {
 
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     let code = forward!(file, xClose);
-    unsafe {
-        // What was learned by reading is worth keeping; the lock beside the file makes us its only writer.
-        drop(Arc::from_raw((*file.cast::<Checked>()).sums));
+    let sums = unsafe { Arc::from_raw((*file.cast::<Checked>()).sums) };
+    if Arc::strong_count(&sums) == 1 {
+        // What was learned by reading is worth keeping.
+        let _ = sums.lock().unwrap_or_else(PoisonError::into_inner).sync();
     }
     code
 }
