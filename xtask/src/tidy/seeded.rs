@@ -43,7 +43,7 @@ mod tests {
 
     use super::check;
 
-    fn told(name: &str, features: Value, of_dependency: Value) -> usize {
+    fn told(name: &str, features: &Value, of_dependency: &Value) -> usize {
         let dependency = json!({"name": "sickbay-core", "features": of_dependency});
         check(&json!({"packages": [{"name": name, "features": features, "dependencies": [dependency]}]}))
             .len()
@@ -52,13 +52,13 @@ mod tests {
     #[test]
     fn only_the_simulator_may_pass_the_defects_on_and_only_by_that_name() {
         let passed_on = json!(["sickbay-core/seeded-bugs"]);
-        assert_eq!(told("sickbay-sim", json!({"seeded-bugs": passed_on}), json!([])), 0);
-        assert_eq!(told("sickbay-core", json!({"seeded-bugs": []}), json!([])), 0);
-        assert_eq!(told("sickbay-sim", json!({"default": passed_on}), json!([])), 1);
-        assert_eq!(told("sickbay-sim", json!({"default": ["seeded-bugs"]}), json!([])), 1);
-        assert_eq!(told("sickbay-cli", json!({"seeded-bugs": passed_on}), json!([])), 1);
-        assert_eq!(told("sickbay-cli", json!({}), json!(["seeded-bugs"])), 1);
-        assert_eq!(told("sickbay-worker", json!({"interleavings": ["dep:shuttle"]}), json!([])), 0);
-        assert_eq!(told("sickbay-worker", json!({"default": ["interleavings"]}), json!([])), 1);
+        assert_eq!(told("sickbay-sim", &json!({"seeded-bugs": passed_on}), &json!([])), 0);
+        assert_eq!(told("sickbay-core", &json!({"seeded-bugs": []}), &json!([])), 0);
+        assert_eq!(told("sickbay-sim", &json!({"default": passed_on}), &json!([])), 1);
+        assert_eq!(told("sickbay-sim", &json!({"default": ["seeded-bugs"]}), &json!([])), 1);
+        assert_eq!(told("sickbay-cli", &json!({"seeded-bugs": passed_on}), &json!([])), 1);
+        assert_eq!(told("sickbay-cli", &json!({}), &json!(["seeded-bugs"])), 1);
+        assert_eq!(told("sickbay-worker", &json!({"interleavings": ["dep:shuttle"]}), &json!([])), 0);
+        assert_eq!(told("sickbay-worker", &json!({"default": ["interleavings"]}), &json!([])), 1);
     }
 }

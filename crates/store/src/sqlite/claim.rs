@@ -51,6 +51,12 @@ impl Tx<'_> {
             if gathered.taken.len() < claim.max as usize && self.reopen_probed(queue_no)? {
                 self.gather(queue_no, claim.max, &mut gathered)?;
             }
+            // What was passed over may have made room for something more urgent than itself.
+            let mut skips = 0;
+            while gathered.taken.is_empty() && (skips + 1..SKIPS_MAX).contains(&gathered.skips) {
+                skips = gathered.skips;
+                self.gather(queue_no, claim.max, &mut gathered)?;
+            }
         }
         if gathered.taken.is_empty() {
             return nothing(gathered.skips >= SKIPS_MAX);

@@ -273,11 +273,10 @@ impl Tx<'_> {
             let mut next = i64::MAX;
             for number in numbers {
                 match self.state.leases.get(&number) {
+                    Some(lease) if lease.claim != claim && bug!(ReaperIgnoresToken) => self.expire(number)?,
                     Some(lease)
-                        if (lease.claim == claim || bug!(ReaperIgnoresToken))
-                            && (lease.until <= self.now
-                                || bug!(ReaperIgnoresRenewal)
-                                || lease.claim != claim) =>
+                        if lease.claim == claim
+                            && (lease.until <= self.now || bug!(ReaperIgnoresRenewal)) =>
                     {
                         self.expire(number)?;
                     }
