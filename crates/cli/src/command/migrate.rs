@@ -49,6 +49,8 @@ pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
                 "{} is a file: opening it migrates it, there is nothing to do",
                 path.display()
             ));
+            // There is nothing to print, but a program expects a document.
+            env.out.answer(&serde_json::json!({ "store": path }), |_| String::new())?;
             Ok(Exit::Done)
         }
     }

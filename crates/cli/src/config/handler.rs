@@ -40,6 +40,17 @@ pub enum HandlerConfig {
         /// What is sent with each message, in the order of the names.
         headers: Vec<Header>,
     },
+    /// An outbox: each message is handed on, to an event store first if there is one.
+    Relay {
+        /// Where messages are published.
+        publish: String,
+        /// Where they are stored as events before. Defaults to nowhere.
+        event_store: Option<String>,
+        /// How long each answer may take. Defaults to the queue's time budget.
+        timeout: Option<Duration>,
+        /// What is sent with each message, in the order of the names.
+        headers: Vec<Header>,
+    },
 }
 
 /// A pool of long-lived programs.
@@ -249,25 +260,26 @@ fn read_http(section: &Section<'_>, field: &Field<'_>) -> Option<HandlerConfig> 
     Some(HandlerConfig::Http { url: url.to_owned(), timeout, headers: headers.unwrap_or(Some(Vec::new()))? })
 }
 
-fn check_url(field: &Field<'_>, url: &str) -> Option<Finding> {
+pub(super) fn check_url(field: &Field<'_>, url: &str) -> Option<Finding> {
+    let key = field.key();
     let wrong = |message: String| Some(Finding::new(field.span(), message));
     if !url.contains("://") {
-        let finding = Finding::new(field.span(), "`http` must be a URL with http:// or https://");
+        let finding = Finding::new(field.span(), format!("`{key}` must be a URL with http:// or https://"));
         return Some(finding.help(format!("write \"http://{}\"", url.trim_start_matches('/'))));
     }
     let uri: Uri = match url.parse() {
         Ok(uri) => uri,
-        Err(error) => return wrong(format!("`http` is no URL: {error}")),
+        Err(error) => return wrong(format!("`{key}` is no URL: {error}")),
     };
     match uri.scheme_str() {
         Some("http" | "https") => {}
         other => {
             let other = other.unwrap_or_default();
-            return wrong(format!("`http` must begin with http:// or https://, not {other}://"));
+            return wrong(format!("`{key}` must begin with http:// or https://, not {other}://"));
         }
     }
     if uri.host().is_none_or(str::is_empty) {
-        return wrong("`http` names no host".to_owned());
+        return wrong(format!("`{key}` names no host"));
     }
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     if authority.contains('@') {
@@ -283,7 +295,7 @@ fn check_url(field: &Field<'_>, url: &str) -> Option<Finding> {
     }
 }
 
-fn read_headers(field: &Field<'_>) -> Option<Vec<Header>> {
+pub(super) fn read_headers(field: &Field<'_>) -> Option<Vec<Header>> {
     let entries = field.value().is_table().then(|| field.entries());
     let Some(entries) = entries else {
         let finding = field.expected("a table");

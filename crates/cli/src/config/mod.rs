@@ -17,6 +17,7 @@ mod print;
 mod problem;
 mod queue;
 mod read;
+mod relay;
 mod render;
 mod retry;
 mod rules;

@@ -41,7 +41,10 @@ fn queue_table(queue: &QueueConfig) -> Table {
         ("concurrency", Some(number(worker.concurrency))),
         ("prefetch", worker.prefetch.map(number)),
         ("schemas", (!schemas.is_empty()).then(|| schemas.into())),
-        ("handler", handler.as_ref().map(|handler| handler_table(handler).into())),
+        (
+            if matches!(handler, Some(HandlerConfig::Relay { .. })) { "relay" } else { "handler" },
+            handler.as_ref().map(|handler| handler_table(handler).into()),
+        ),
     ]));
     block
 }
@@ -131,16 +134,23 @@ fn handler_table(handler: &HandlerConfig) -> Table {
             });
             table([("exec", Some(Value::Array(words))), ("pool", pool)])
         }
-        HandlerConfig::Http { url, timeout, headers } => {
-            let shown: Table =
-                headers.iter().map(|header| (header.name.clone(), header_value(header))).collect();
-            table([
-                ("http", Some(text(url))),
-                ("timeout", timeout.map(span)),
-                ("headers", (!shown.is_empty()).then(|| shown.into())),
-            ])
-        }
+        HandlerConfig::Http { url, timeout, headers } => table([
+            ("http", Some(text(url))),
+            ("timeout", timeout.map(span)),
+            ("headers", header_table(headers)),
+        ]),
+        HandlerConfig::Relay { publish, event_store, timeout, headers } => table([
+            ("publish", Some(text(publish))),
+            ("event_store", event_store.as_ref().map(text)),
+            ("timeout", timeout.map(span)),
+            ("headers", header_table(headers)),
+        ]),
     }
+}
+
+fn header_table(headers: &[Header]) -> Option<Value> {
+    let shown: Table = headers.iter().map(|header| (header.name.clone(), header_value(header))).collect();
+    (!shown.is_empty()).then(|| shown.into())
 }
 
 fn header_value(header: &Header) -> Value {

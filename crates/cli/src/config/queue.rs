@@ -13,7 +13,7 @@ use super::handler::{self, HandlerConfig};
 use super::problem::{Finding, Sort};
 use super::read::{Field, Section, Span};
 use super::schema::{self, SchemaFile};
-use super::{QueueConfig, retry, rules, shape};
+use super::{QueueConfig, relay, retry, rules, shape};
 
 /// The most deliveries a worker fetches ahead.
 const PREFETCH_MAX: u32 = 1024;
@@ -119,9 +119,7 @@ impl Settings {
             grouping: section.get("grouping").and_then(|field| rules::read_grouping(&field)),
             breaker: section.get("breaker").and_then(|field| read_breaker(&field)),
             schemas: section.get("schemas").map(|field| schema::read(&field)),
-            handler: section
-                .get("handler")
-                .and_then(|field| Some((handler::read(&field)?, timeout_place(&field)))),
+            handler: read_handler(section),
             lease: duration("lease", LEASE_MIN),
             time_budget: duration("time_budget", MILLISECOND),
             crash_budget: count("crash_budget", 1..=1_000_000),
@@ -191,7 +189,9 @@ impl Settings {
             lease: self.lease.unwrap_or(plain.lease),
             time_budget: self.time_budget.unwrap_or(plain.time_budget),
         };
-        if let Some((HandlerConfig::Http { timeout: Some(timeout), .. }, place)) = &self.handler
+        if let Some((handler, place)) = &self.handler
+            && let HandlerConfig::Http { timeout: Some(timeout), .. }
+            | HandlerConfig::Relay { timeout: Some(timeout), .. } = handler
             && *timeout > policy.time_budget
         {
             let budget = show_duration(policy.time_budget);
@@ -211,6 +211,15 @@ impl Settings {
             handler: self.handler.map(|(handler, _)| handler),
         }
     }
+}
+
+/// What handles the messages: a handler or a relay.
+fn read_handler(section: &Section<'_>) -> Option<(HandlerConfig, Span)> {
+    if let Some(field) = section.get("relay") {
+        return Some((relay::read(section, &field)?, timeout_place(&field)));
+    }
+    let field = section.get("handler")?;
+    Some((handler::read(&field)?, timeout_place(&field)))
 }
 
 fn timeout_place(handler: &Field<'_>) -> Span {

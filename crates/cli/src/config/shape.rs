@@ -26,6 +26,7 @@ pub const SHAPES: &[&Shape] = &[
     &OVERRIDE,
     &GROUPING,
     &HANDLER,
+    &RELAY,
     &POOL,
 ];
 
@@ -61,6 +62,7 @@ const QUEUE_ALSO_KNOWN: &[(&str, &str)] = &[
     ("circuit_breaker", "breaker"),
     ("exec", "handler = { exec = … }"),
     ("http", "handler = { http = … }"),
+    ("outbox", "relay"),
     ("fifo", "ordering"),
     ("schema", "schemas"),
     ("ttl", "retention"),
@@ -77,6 +79,7 @@ pub(super) const DEFAULTS: Shape = Shape {
         "breaker",
         "schemas",
         "handler",
+        "relay",
         "lease",
         "time_budget",
         "crash_budget",
@@ -103,6 +106,7 @@ pub(super) const QUEUE: Shape = Shape {
         "breaker",
         "schemas",
         "handler",
+        "relay",
         "lease",
         "time_budget",
         "crash_budget",
@@ -206,6 +210,13 @@ pub(super) const HANDLER: Shape = Shape {
         ("url", "http"),
         ("endpoint", "http"),
     ],
+};
+
+pub(super) const RELAY: Shape = Shape {
+    path: "queues.NAME.relay",
+    title: "a relay",
+    keys: &["publish", "event_store", "timeout", "headers"],
+    also_known: &[("url", "publish"), ("http", "publish"), ("to", "publish"), ("transport", "publish")],
 };
 
 pub(super) const POOL: Shape = Shape {

@@ -1,10 +1,11 @@
 //! From the configuration of a queue to its worker.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sickbay::core::port::Source;
-use sickbay::{Clock, Worker};
-use sickbay_cli::config::{HandlerConfig, QueueConfig};
+use sickbay::{Clock, Relay, Worker};
+use sickbay_cli::config::{HandlerConfig, Header, QueueConfig};
 use sickbay_worker::exec::{ExecHandler, ExecPool, Program};
 use sickbay_worker::http::HttpHandler;
 
@@ -37,16 +38,18 @@ pub(super) fn worker(
             }
         }
         Some(HandlerConfig::Http { url, timeout, headers }) => {
-            let mut handler = HttpHandler::new(url, clock.clone()).map_err(|error| wrong(&error))?;
-            for header in headers {
-                handler =
-                    handler.header(&header.name, header.value.reveal()).map_err(|error| wrong(&error))?;
-            }
-            if let Some(timeout) = timeout {
-                handler = handler.time_limit(*timeout);
-            }
+            let handler = endpoint(url, headers, *timeout, clock)?;
             let worker = Worker::new(source, handler, clock.clone());
             (worker, format!("POST {url}, {concurrency} at a time"))
+        }
+        Some(HandlerConfig::Relay { publish, event_store, timeout, headers }) => {
+            let mut relay = Relay::to(endpoint(publish, headers, *timeout, clock)?);
+            let mut what = format!("relay to {publish}, {concurrency} at a time");
+            if let Some(event_store) = event_store {
+                relay = relay.storing_events(endpoint(event_store, headers, *timeout, clock)?);
+                what = format!("relay to {event_store}, then {what}");
+            }
+            (Worker::new(source, relay, clock.clone()), what.replacen("then relay to", "then to", 1))
         }
     };
     let mut worker = worker.concurrency(concurrency);
@@ -58,4 +61,22 @@ pub(super) fn worker(
         worker = worker.validator(validator);
     }
     Ok((worker, what))
+}
+
+/// A place that messages are posted to.
+fn endpoint(
+    url: &str,
+    headers: &[Header],
+    timeout: Option<Duration>,
+    clock: &Arc<dyn Clock>,
+) -> Result<HttpHandler> {
+    let wrong = |error: &dyn std::fmt::Display| Failure::new(Exit::Failed, error.to_string());
+    let mut handler = HttpHandler::new(url, clock.clone()).map_err(|error| wrong(&error))?;
+    for header in headers {
+        handler = handler.header(&header.name, header.value.reveal()).map_err(|error| wrong(&error))?;
+    }
+    Ok(match timeout {
+        Some(timeout) => handler.time_limit(timeout),
+        None => handler,
+    })
 }
