@@ -13,7 +13,7 @@ const LEDGER: &str = "faults/ledger.jsonl";
 /// A program that breaks something and prints one document. What two of them count under one name is added up.
 struct Part {
     package: &'static str,
-    /// Known defects are compiled in, in a target folder of their own.
+    /// Known defects are compiled in.
     seeded: bool,
     arguments: &'static [&'static str],
 }
@@ -49,14 +49,8 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     if long && !passed.iter().any(|argument| argument == "--seed") {
         passed.extend(["--seed".to_owned(), next_seed(root).to_string()]);
     }
-    let (mut total, mut well) = (Map::new(), true);
     let whole = !long && passed.iter().all(|argument| argument == "--quick");
-    let parts = std::iter::once(&FAULTS).chain(OTHERS.iter().filter(|_| whole));
-    for (index, part) in parts.enumerate() {
-        let (document, passed) = run(root, part, if index == 0 { &passed } else { &[] })?;
-        well &= passed;
-        merge(&mut total, document);
-    }
+    let (total, well) = run_parts(root, &passed, whole)?;
     if long {
         write_down(root, &total)?;
     }
@@ -68,12 +62,30 @@ pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// What every commit must pass. True if it did.
+pub(crate) fn quick(root: &Path) -> Result<bool> {
+    let (total, well) = run_parts(root, &["--quick".to_owned()], true)?;
+    print!("{}", table(&total));
+    Ok(well)
+}
+
+fn run_parts(root: &Path, passed: &[String], whole: bool) -> Result<(Map<String, Value>, bool)> {
+    let (mut total, mut well) = (Map::new(), true);
+    let parts = std::iter::once(&FAULTS).chain(OTHERS.iter().filter(|_| whole));
+    for (index, part) in parts.enumerate() {
+        let (document, passed) = run(root, part, if index == 0 { passed } else { &[] })?;
+        well &= passed;
+        merge(&mut total, document);
+    }
+    Ok((total, well))
+}
+
 fn run(root: &Path, part: &Part, arguments: &[String]) -> Result<(Map<String, Value>, bool)> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.current_dir(root).args(["run", "--release", "--quiet", "--package", part.package]);
     if part.seeded {
-        command.args(["--features", "seeded-bugs", "--target-dir"]).arg(seeded_folder(root));
+        command.args(["--features", "seeded-bugs"]);
     }
     command.arg("--").args(part.arguments).args(arguments).stderr(Stdio::inherit());
     let output = command.output().with_context(|| format!("{} cannot be started", part.package))?;
@@ -84,12 +96,6 @@ fn run(root: &Path, part: &Part, arguments: &[String]) -> Result<(Map<String, Va
         bail!("{} printed no document", part.package);
     };
     Ok((document, output.status.success()))
-}
-
-/// Where programs with known defects are built, so that nothing else is ever built from the same pieces.
-fn seeded_folder(root: &Path) -> std::path::PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    target.join("seeded")
 }
 
 /// Numbers are added up, lists joined, and the rest is taken as it is.

@@ -32,7 +32,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "test",
         arguments: "[filter]",
-        about: "format, clippy, tidy, every test, doc tests, examples; with a filter only the tests it matches",
+        about: "format, clippy, tidy, every test, doc tests, examples, faults, a soak; with a filter only the tests it matches",
         run: suite::test,
     },
     Command {
