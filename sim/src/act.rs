@@ -79,7 +79,7 @@ impl World {
             }
             "sweep" => drop(wait(self.store.sweep())),
             "replay" | "dead-letter" | "discard" | "restore" | "cancel" | "hasten" | "reset" => {
-                self.on_message(command)
+                self.on_message(command);
             }
             verb => self.oracle().accuse("script", format!("there is no step {verb:?}")),
         }

@@ -293,7 +293,7 @@ impl Oracle {
         self.expect("I1", || what("stages"), &delivery.stages.bits(), &entry.stages);
         self.expect("I9", || what("bytes"), &delivery.message.payload, &entry.bytes);
         self.expect("I9", || what("priority"), &delivery.message.priority.get(), &entry.priority);
-        let deadline = delivery.message.deadline_at.map(|at| at.millis());
+        let deadline = delivery.message.deadline_at.map(sickbay_core::Timestamp::millis);
         self.expect("I9", || what("deadline"), &deadline, &entry.deadline_at);
         self.expect("time", || what("end of lease"), &delivery.lease.expires_at.millis(), &until);
         let names = [

@@ -129,7 +129,7 @@ impl Oracle {
         self.expect("I4", || what("cause"), &view.cause, &entry.cause);
         self.expect("I6", || what("suspect"), &view.suspect, &entry.suspect);
         self.expect("I1", || what("stages"), &view.stages.bits(), &entry.stages);
-        let due_at = view.due_at.map(|at| at.millis());
+        let due_at = view.due_at.map(sickbay_core::Timestamp::millis);
         self.expect("time", || what("due"), &due_at, &entry.is_waiting().then_some(entry.due_at));
         if !entry.damaged {
             self.expect("I9", || what("bytes"), &view.message.payload, &entry.bytes);
@@ -252,7 +252,7 @@ fn seen_counts(stats: &QueueStats, plain: bool) -> Counts {
         paused: stats.paused,
         reasons: stats.reasons.iter().filter(|(_, n)| **n > 0).map(|(name, n)| (name.clone(), *n)).collect(),
         retries: stats.retry_counts.clone(),
-        next_due: stats.next_due_at.map(|at| at.millis()),
+        next_due: stats.next_due_at.map(sickbay_core::Timestamp::millis),
     }
     .flatten_time(plain)
 }

@@ -16,7 +16,7 @@ fn short(seeds: u64, steps: usize, kind: Kind) -> Plan {
 
 fn nothing_is_found(plan: &Plan) {
     let report = run_plan(plan);
-    let found: Vec<String> = report.findings.iter().map(|finding| finding.file()).collect();
+    let found: Vec<String> = report.findings.iter().map(sickbay_sim::run::Finding::file).collect();
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(report.schedules >= plan.seeds && report.done.deliveries > plan.seeds, "{report:?}");
 }

@@ -36,7 +36,7 @@ fn table(found: &Processes, out: &Output) -> String {
     let now = SystemClock::new().now();
     let mut table = Table::new(["PROCESS", "NAME", "HOLDS", "SEEN", "QUEUES", "WORKERS"]);
     for process in &found.processes {
-        let queues: Vec<&str> = process.queues.iter().map(|queue| queue.as_str()).collect();
+        let queues: Vec<&str> = process.queues.iter().map(sickbay::QueueName::as_str).collect();
         let or_none = |text: String| if text.is_empty() { "-".to_owned() } else { escape(&text) };
         table.row(vec![
             process.process.clone(),

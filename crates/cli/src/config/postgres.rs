@@ -34,11 +34,11 @@ impl PostgresAddress {
 
     /// Reads an address. What is wrong with it is said without repeating it.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::from_secret(Secret::plain(text))
+        Self::from_secret(&Secret::plain(text))
     }
 
     /// The same for one that may come from the environment.
-    pub(super) fn from_secret(written: Secret) -> Result<Self, String> {
+    pub(super) fn from_secret(written: &Secret) -> Result<Self, String> {
         let text = written.reveal();
         if !Self::is_one(text) {
             return Err("the address of a database begins with postgres://".to_owned());

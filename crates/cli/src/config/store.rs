@@ -67,7 +67,7 @@ fn read_url(field: &Field<'_>) -> Option<StoreConfig> {
         field.report(finding.help("a SQLite file is named by `path`"));
         return None;
     }
-    match PostgresAddress::from_secret(secret) {
+    match PostgresAddress::from_secret(&secret) {
         Ok(address) => Some(StoreConfig::Postgres { address }),
         Err(why) => {
             field.wrong(why);
