@@ -11,6 +11,13 @@ use anyhow::Result;
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     #[cfg(unix)]
+    if let [word, rest @ ..] = &arguments[..]
+        && word == sickbay_faults::postgres::child::WORD
+    {
+        sickbay_faults::postgres::child::run(rest)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    #[cfg(unix)]
     if let [word, store, ..] = &arguments[..]
         && sickbay_faults::process::child::run(word, Path::new(store))?
     {

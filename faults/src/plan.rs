@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// The parts, in the order in which they run.
-pub(crate) const PARTS: [&str; 7] = ["controls", "power", "disk", "flips", "kills", "processes", "bugs"];
+pub(crate) const PARTS: [&str; 8] =
+    ["controls", "power", "disk", "flips", "kills", "processes", "postgres", "bugs"];
 
 /// How much is done of what.
 #[derive(Clone, Debug)]
@@ -21,6 +22,8 @@ pub(crate) struct Plan {
     pub(crate) flips: u64,
     pub(crate) kills: u64,
     pub(crate) deploys: u32,
+    /// The server is stopped so often.
+    pub(crate) server_crashes: u64,
     pub(crate) threads: usize,
 }
 
@@ -37,6 +40,7 @@ impl Plan {
             flips: 50_000,
             kills: 3000,
             deploys: 100,
+            server_crashes: 25,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
         };
         let mut arguments = arguments.iter();
@@ -50,6 +54,7 @@ impl Plan {
                     plan.quick = true;
                     (plan.power_cuts, plan.disk_faults) = (100_000, 2000);
                     (plan.flips, plan.kills) = (10_000, 1000);
+                    plan.server_crashes = 4;
                 }
                 "--seed" => plan.seed = number()?,
                 "--minutes" => plan.duration = Some(Duration::from_secs(number()? * 60)),
@@ -62,6 +67,23 @@ impl Plan {
             }
         }
         Ok(plan)
+    }
+
+    /// How many workers drain how much of PostgreSQL.
+    #[cfg(unix)]
+    pub(crate) fn workers(&self) -> sickbay_faults::postgres::Plan {
+        let full = sickbay_faults::postgres::Plan {
+            workers: 8,
+            messages: 100_000,
+            streams: 400,
+            poisoned: 20,
+            kill_every_ms: 300,
+            seed: self.seed,
+        };
+        if !self.quick {
+            return full;
+        }
+        sickbay_faults::postgres::Plan { workers: 4, messages: 4000, streams: 40, poisoned: 4, ..full }
     }
 
     /// True if a part was asked for, or none was named. Known defects are looked for only when that is asked for.

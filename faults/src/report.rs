@@ -1,5 +1,7 @@
 //! Runs the parts and gathers what came of them.
 
+mod postgres;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
@@ -37,13 +39,14 @@ pub(crate) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report { next_seed: plan.seed, ..Report::default() };
     let drives: Vec<Arc<Drive>> =
         (0..plan.threads).map(|thread| Arc::new(Drive::new(&format!("faults-{thread}")))).collect();
-    let parts: [(&str, Part); 7] = [
+    let parts: [(&str, Part); 8] = [
         ("controls", Report::controls),
         ("power", Report::power),
         ("disk", Report::disk),
         ("flips", Report::flips),
         ("kills", Report::kills),
         ("processes", Report::processes),
+        ("postgres", Report::postgres),
         ("bugs", Report::bugs),
     ];
     for (name, part) in parts.into_iter().filter(|(name, _)| plan.wants(name)) {

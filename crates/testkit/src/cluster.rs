@@ -65,6 +65,11 @@ impl Cluster {
         cluster
     }
 
+    /// Whether there is a PostgreSQL to start one with.
+    pub fn is_installed() -> bool {
+        programs().is_some()
+    }
+
     /// Where it is.
     pub fn address(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)

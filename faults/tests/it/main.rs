@@ -1,5 +1,8 @@
 //! Short versions of what `cargo xtask faults` does at length, and the proof that it would find something.
 
+#[cfg(unix)]
+mod postgres;
+
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use sickbay_faults::disk::Lie;

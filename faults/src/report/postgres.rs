@@ -1,0 +1,53 @@
+//! Worker processes and servers that die, on PostgreSQL.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use sickbay_faults::vfs::Drive;
+
+use super::{Report, TOLD_MAX};
+use crate::plan::Plan;
+
+impl Report {
+    #[cfg(unix)]
+    pub(super) fn postgres(&mut self, plan: &Plan, _: &[Arc<Drive>]) -> Result<()> {
+        use sickbay_faults::postgres::{crashes, workers};
+        if !sickbay_testkit::cluster::Cluster::is_installed() {
+            self.skipped.push("postgres: PostgreSQL is not installed".to_owned());
+            eprintln!("SKIPPED postgres: PostgreSQL is not installed");
+            return Ok(());
+        }
+        let outcome = workers(&std::env::current_exe()?, plan.workers())?;
+        self.count("postgres_worker_kills", outcome.kills);
+        self.count("postgres_worker_deaths", outcome.deaths);
+        self.count("postgres_handled", outcome.handled);
+        self.count("postgres_redeliveries", outcome.redeliveries);
+        self.count("postgres_leases_expired", outcome.expiries);
+        self.count("postgres_quarantined", outcome.quarantined);
+        self.blamed += outcome.blamed;
+        self.lost += outcome.lost.len() as u64;
+        self.unexplained += outcome.unexplained.len() as u64;
+        self.tell(outcome.lost.into_iter().chain(outcome.unexplained));
+        let outcome = crashes(plan.server_crashes)?;
+        self.count("postgres_server_crashes", outcome.cycles);
+        self.count("postgres_pushed_between_crashes", outcome.pushed);
+        self.count("postgres_calls_to_try_again", outcome.refused);
+        self.lost += outcome.lost.len() as u64;
+        self.tell(outcome.lost.into_iter());
+        Ok(())
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn postgres(&mut self, _: &Plan, _: &[Arc<Drive>]) -> Result<()> {
+        self.skipped.push("postgres: only where there are signals".to_owned());
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn tell(&mut self, findings: impl Iterator<Item = String>) {
+        for finding in findings.take(TOLD_MAX) {
+            eprintln!("{finding}");
+            self.findings.push(finding);
+        }
+    }
+}
