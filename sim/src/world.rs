@@ -167,6 +167,8 @@ impl World {
     pub fn step(&mut self, at: usize, command: &Command) {
         self.last = None;
         self.act(command);
+        let unsure = self.oracle().unsure();
+        unsure.into_iter().for_each(|id| self.look_at(id));
         let (look, count, all) = match (self.looks, self.kind) {
             (Looks::Always, Kind::Memory) => (1, 1, 1),
             (Looks::Always, Kind::Sqlite) => (2, 4, 1000),

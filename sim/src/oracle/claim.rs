@@ -27,6 +27,7 @@ impl Oracle {
         }
         let seen: Vec<u64> = deliveries.iter().map(|delivery| delivery.message.id.number()).collect();
         let probing = self.lines[queue].gates.values().any(|gate| matches!(gate, TypeGate::Probing { .. }));
+        self.put_off.clear();
         let (mut expected, freed) = self.handed_out(queue, claim);
         if (freed || probing) && seen != expected && seen.is_empty() == expected.is_empty() {
             expected = self.hand_out_instead(&expected, &seen, claim);
@@ -137,6 +138,9 @@ impl Oracle {
     /// store, as long as it can be claimed.
     fn hand_out_instead(&mut self, expected: &[u64], seen: &[u64], claim: &Claim) -> Vec<u64> {
         expected.iter().for_each(|id| self.take_back(*id));
+        for (id, before) in std::mem::take(&mut self.put_off) {
+            self.entries.entry(id).and_modify(|entry| entry.unsure = Some(before));
+        }
         let mut streams = Vec::new();
         let mut given = Vec::new();
         for id in seen {
@@ -222,7 +226,9 @@ impl Oracle {
                 Some((owner, false)) if owner == id => {}
                 Some((_, false)) => {
                     let due_at = self.now + KEY_WAIT_MS;
-                    self.entries.entry(id).and_modify(|entry| entry.due_at = due_at);
+                    let before =
+                        self.entries.get_mut(&id).map(|entry| std::mem::replace(&mut entry.due_at, due_at));
+                    self.put_off.extend(before.map(|before| (id, before)));
                     return false;
                 }
                 Some((_, true)) => {

@@ -93,6 +93,8 @@ pub struct Entry {
     pub history: Vec<(u32, AttemptEnd)>,
     /// Deliveries that somebody really got, over its whole life, and those it came with.
     pub seen: u32,
+    /// It may or may not have been put off; if it was not, it is due at this time.
+    pub unsure: Option<i64>,
     /// Deliveries at a broker before the one it was adopted for; their causes are the broker's.
     pub brought: u32,
 }

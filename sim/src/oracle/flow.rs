@@ -136,6 +136,7 @@ impl Oracle {
             place: Place::Waiting,
             history: Vec::new(),
             seen: 0,
+            unsure: None,
             brought: 0,
         };
         self.lines[queue].pushed += 1;

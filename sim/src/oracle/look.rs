@@ -103,6 +103,13 @@ impl Oracle {
     /// I1, I4: one message in full.
     pub fn saw_message(&mut self, id: u64, view: Option<&MessageView>) {
         let gone = self.gone.get(id as usize - 1).copied().unwrap_or(Gone::Removed);
+        let due_at = view.and_then(|view| view.due_at).map(|at| at.millis());
+        if let Some(entry) = self.entries.get_mut(&id)
+            && let Some(before) = entry.unsure.take()
+            && due_at == Some(before)
+        {
+            entry.due_at = before;
+        }
         let Some(entry) = self.entries.get(&id).cloned() else {
             let kept = matches!(gone, Gone::Completed { kept_until } if kept_until > self.now);
             let seen = view.map(|view| view.status);
@@ -129,7 +136,6 @@ impl Oracle {
         self.expect("I4", || what("cause"), &view.cause, &entry.cause);
         self.expect("I6", || what("suspect"), &view.suspect, &entry.suspect);
         self.expect("I1", || what("stages"), &view.stages.bits(), &entry.stages);
-        let due_at = view.due_at.map(sickbay_core::Timestamp::millis);
         self.expect("time", || what("due"), &due_at, &entry.is_waiting().then_some(entry.due_at));
         if !entry.damaged {
             self.expect("I9", || what("bytes"), &view.message.payload, &entry.bytes);

@@ -102,6 +102,8 @@ pub struct Oracle {
     /// Epoch and number of the last claim that handed something out.
     pub(crate) last_claim: (u64, u64),
     pub(crate) deliveries: u64,
+    /// Messages that the last claim put off because of their keys, and when they were due before.
+    put_off: Vec<(u64, i64)>,
     /// Deliveries whose handlers failed.
     failing: Vec<sickbay_core::LeaseToken>,
     violation: Option<Violation>,
@@ -196,6 +198,11 @@ impl Oracle {
     /// True if the clock has been set back at least once.
     pub fn went_back(&self) -> bool {
         self.went_back
+    }
+
+    /// Messages that have to be looked at to know when they are due.
+    pub fn unsure(&self) -> Vec<u64> {
+        self.numbers(|entry| entry.unsure.is_some())
     }
 
     /// The store's time.
