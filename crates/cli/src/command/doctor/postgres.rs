@@ -170,3 +170,109 @@ fn examine_clock(skew: i64, report: &mut Report) {
         report.good("clock", detail);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sickbay::{Pin, ProcessId, Timestamp};
+
+    use super::*;
+
+    fn well() -> Examination {
+        Examination {
+            server_version: "15.4".to_owned(),
+            server_version_number: 150_004,
+            schema_version: Some(1),
+            schema_version_needed: 1,
+            settings: [("autovacuum", "on"), ("fsync", "on"), ("synchronous_commit", "remote_apply")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .into(),
+            now: Timestamp::from_millis(1_000_000),
+            tables: vec![table(40_000, 49_000)],
+            pins: vec![pin(59)],
+            missing_indexes: Vec::new(),
+            instances: vec![instance(999_000, 5)],
+        }
+    }
+
+    fn table(rows_live: u64, rows_dead: u64) -> TableState {
+        TableState { name: "waiting".to_owned(), rows_live, rows_dead, bytes: 8192 }
+    }
+
+    fn pin(seconds: u64) -> Pin {
+        let age = Duration::from_secs(seconds);
+        Pin { who: "report, pid 7".to_owned(), state: "idle in transaction".to_owned(), age, transactions: 9 }
+    }
+
+    fn instance(beat_at: i64, holds: u64) -> Instance {
+        let beat_at = Timestamp::from_millis(beat_at);
+        Instance {
+            process: ProcessId(0xab),
+            name: Some("one".to_owned()),
+            opened_at: beat_at,
+            beat_at,
+            holds,
+        }
+    }
+
+    /// What is bad about it, in words.
+    fn bad(seen: &Examination, skew: i64) -> Vec<String> {
+        let mut report = Report { store: String::new(), findings: Vec::new() };
+        examine_server(seen, &mut report);
+        examine_settings(seen, &mut report);
+        examine_tables(seen, &mut report);
+        examine_pins(seen, &mut report);
+        examine_instances(seen, &mut report);
+        examine_clock(skew, &mut report);
+        let bad = report.findings.iter().filter(|finding| !finding.ok);
+        bad.map(|finding| format!("{}: {}", finding.what, finding.detail)).collect()
+    }
+
+    #[test]
+    fn a_database_in_good_order_is_well() {
+        assert_eq!(bad(&well(), -4_000), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_transaction_that_is_open_for_a_minute_is_named() {
+        let seen = Examination { pins: vec![pin(61)], ..well() };
+        assert_eq!(bad(&seen, 0), ["horizon: report, pid 7 (idle in transaction) for 1m1s"]);
+    }
+
+    #[test]
+    fn a_bloated_table_a_silent_holder_and_a_wrong_clock_are_named() {
+        let seen = Examination {
+            tables: vec![table(100, 60_000)],
+            instances: vec![instance(900_000, 5), instance(800_000, 0)],
+            ..well()
+        };
+        assert_eq!(
+            bad(&seen, 600_000),
+            [
+                "bloat: waiting: 100 rows, 60,000 dead ones, 8 KiB",
+                "instance: one, process ab, seen 1m40s ago, holds 5",
+                "clock: this machine and the database differ by 600,000 ms"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_old_server_and_settings_that_lose_data_are_named() {
+        let settings = [("autovacuum", "off"), ("fsync", "off"), ("synchronous_commit", "local")];
+        let settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let seen = Examination {
+            server_version: "12.9".to_owned(),
+            server_version_number: 120_009,
+            settings,
+            ..well()
+        };
+        assert_eq!(
+            bad(&seen, 0),
+            [
+                "server: PostgreSQL 12.9",
+                "settings: autovacuum is off",
+                "settings: fsync is off",
+                "settings: synchronous_commit is local"
+            ]
+        );
+    }
+}

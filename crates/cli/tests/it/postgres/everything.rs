@@ -128,3 +128,33 @@ fn many_instances_work_on_one_database_and_are_seen() {
         assert_eq!(staying.ended(), Some(0));
     }
 }
+
+#[test]
+fn what_a_killed_instance_held_is_suspect_when_it_comes_back_under_its_name() {
+    let base = Base::with_queue();
+    let config =
+        "[queues.orders]\nhandler = { exec = [\"sleep\", \"600\"] }\ntime_budget = \"1h\"\nlease = \"1h\"\n";
+    base.scene.write("sickbay.toml", config);
+    let work = base.start("work --config sickbay.toml --name one");
+    base.ok("push orders x");
+    base.until("worker list", |seen| seen["processes"][0]["holds"] == 1);
+    work.signal("KILL");
+    assert_eq!(work.ended(), None);
+    assert_eq!(base.json("message show n0z")["status"], "active", "its lease has not run out");
+    let _again = base.start("serve --no-work --config sickbay.toml --name one");
+    let view = base.json("message show n0z");
+    assert_eq!((&view["status"], &view["suspect"]), (&"pending".into(), &true.into()));
+    assert_eq!(view["counters"]["crashes"], 1);
+}
+
+#[test]
+fn a_database_is_served_over_http_when_somebody_asks_for_it() {
+    let base = Base::with_queue();
+    let serve = base.start("serve --no-work --listen 127.0.0.1:0");
+    let line = serve.said.lines().find(|line| line.contains("http://")).unwrap();
+    let url = line.split_whitespace().last().unwrap();
+    assert_eq!(base.scene.ok(&format!("push orders x --server {url}")), "n0z55zmxkvp7\n");
+    assert_eq!(base.json("stats")["queues"][0]["stats"]["pending"], 1);
+    assert!(base.scene.ok(&format!("worker list --server {url}")).starts_with("PROCESS "));
+    assert!(!serve.said.contains(&password()), "{}", serve.said);
+}
