@@ -29,6 +29,9 @@ impl Oracle {
         let probing = self.lines[queue].gates.values().any(|gate| matches!(gate, TypeGate::Probing { .. }));
         self.put_off.clear();
         let (mut expected, freed) = self.handed_out(queue, claim);
+        if probing {
+            self.doubt();
+        }
         if (freed || probing) && seen != expected && seen.is_empty() == expected.is_empty() {
             expected = self.hand_out_instead(&expected, &seen, claim);
         }
@@ -138,9 +141,7 @@ impl Oracle {
     /// store, as long as it can be claimed.
     fn hand_out_instead(&mut self, expected: &[u64], seen: &[u64], claim: &Claim) -> Vec<u64> {
         expected.iter().for_each(|id| self.take_back(*id));
-        for (id, before) in std::mem::take(&mut self.put_off) {
-            self.entries.entry(id).and_modify(|entry| entry.unsure = Some(before));
-        }
+        self.doubt();
         let mut streams = Vec::new();
         let mut given = Vec::new();
         for id in seen {
@@ -154,6 +155,13 @@ impl Oracle {
             }
         }
         given
+    }
+
+    /// Whether the store came to the messages that the oracle has put off is not known.
+    fn doubt(&mut self) {
+        for (id, before) in std::mem::take(&mut self.put_off) {
+            self.entries.entry(id).and_modify(|entry| entry.unsure = Some(before));
+        }
     }
 
     fn take_back(&mut self, id: u64) {

@@ -200,6 +200,20 @@ impl Oracle {
         self.went_back
     }
 
+    /// True if probes of a type are let through: which messages they are is left to the store.
+    pub fn is_probed(&mut self, queue: &str) -> bool {
+        let queue = self.queue(queue);
+        self.lines[queue].gates.values().any(|gate| matches!(gate, TypeGate::Probing { .. }))
+    }
+
+    /// True if a message of this queue may meet a key that it does not own.
+    pub fn has_strange_keys(&mut self, queue: &str) -> bool {
+        let queue = self.queue(queue);
+        let strange =
+            |entry: &Entry| entry.queue == queue && entry.key.is_some() && entry.counters.replays > 0;
+        self.entries.values().any(strange)
+    }
+
     /// Messages that have to be looked at to know when they are due.
     pub fn unsure(&self) -> Vec<u64> {
         self.numbers(|entry| entry.unsure.is_some())
