@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use sickbay_core::decide::SetAside;
-use sickbay_core::port::{Deliveries, Exchange, Pusher};
+use sickbay_core::port::Exchange;
 use sickbay_core::{Decision, Failure, Kind, NewMessage, QueuePolicy, Reason, Settlement, StreamKey};
-use sickbay_store::SqliteStore;
 
 use crate::lifecycle::rate_on;
-use crate::load::{claim, fill, messages, payload, queue, store};
+use crate::load::{Measured, claim, fill, messages, payload, queue, store};
 
 /// How many messages lie around.
 #[derive(Clone, Copy)]
@@ -26,15 +25,7 @@ pub(crate) struct Scale {
 pub(crate) async fn ratio(folder: &Path, situation: &str, scale: Scale) -> Result<f64> {
     let before = empty(scale.measured).await?;
     let store = store(folder, &format!("{situation}.db"), QueuePolicy::default()).await?;
-    match situation {
-        "backlog" => fill(&store, scale.backlog).await?,
-        "dead" => bury(&store, scale.dead).await?,
-        "stream" => block(&store, scale.followers).await?,
-        _ => drop(rate_on(&store, scale.processed, 100).await?),
-    }
-    if situation != "backlog" {
-        fill(&store, 1000).await?;
-    }
+    prepare(&store, situation, scale).await?;
     let first = rate_on(&store, scale.measured, 100).await?;
     let between = empty(scale.measured).await?;
     let second = rate_on(&store, scale.measured, 100).await?;
@@ -42,6 +33,17 @@ pub(crate) async fn ratio(folder: &Path, situation: &str, scale: Scale) -> Resul
     let mut empties = [before, between, after];
     empties.sort_by(f64::total_cmp);
     Ok(first.max(second) / empties[1])
+}
+
+/// Brings a store into a situation.
+pub(crate) async fn prepare(store: &impl Measured, situation: &str, scale: Scale) -> Result<()> {
+    match situation {
+        "backlog" => return fill(store, scale.backlog).await,
+        "dead" => bury(store, scale.dead).await?,
+        "stream" => block(store, scale.followers).await?,
+        _ => drop(rate_on(store, scale.processed, 100).await?),
+    }
+    fill(store, 1000).await
 }
 
 async fn empty(count: u64) -> Result<f64> {
@@ -55,7 +57,7 @@ pub(crate) async fn cemetery(folder: &Path, count: usize) -> Result<()> {
 }
 
 /// Quarantines so many messages.
-async fn bury(store: &SqliteStore, count: usize) -> Result<()> {
+async fn bury(store: &impl Measured, count: usize) -> Result<()> {
     let mut left = count;
     while left > 0 {
         let part = left.min(1000);
@@ -74,7 +76,7 @@ async fn bury(store: &SqliteStore, count: usize) -> Result<()> {
 }
 
 /// A stream whose head waits for an hour, with so many followers.
-async fn block(store: &SqliteStore, followers: usize) -> Result<()> {
+async fn block(store: &impl Measured, followers: usize) -> Result<()> {
     let message = || -> Result<NewMessage> {
         Ok(NewMessage::new(queue(), payload(0)).stream(StreamKey::new("blocked")?))
     };

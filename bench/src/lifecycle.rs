@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use sickbay_core::port::{Deliveries, Exchange, Pusher};
+use sickbay_core::port::{Exchange, Pusher};
 use sickbay_core::{QueuePolicy, Settlement};
-use sickbay_store::SqliteStore;
 
-use crate::load::{claim, fill, messages, store};
+use crate::load::{Measured, claim, fill, messages, store};
 
 /// Messages a second through push, claim and acknowledgement, `batch` at a time.
 pub(crate) async fn rate(folder: &Path, count: u64, batch: usize) -> Result<f64> {
@@ -21,7 +20,7 @@ pub(crate) async fn rate(folder: &Path, count: u64, batch: usize) -> Result<f64>
 
 /// The same on a store that holds something already. Two batches are on their way at any time, so that the writer
 /// never waits for its callers.
-pub(crate) async fn rate_on(store: &SqliteStore, count: u64, batch: usize) -> Result<f64> {
+pub(crate) async fn rate_on(store: &impl Measured, count: u64, batch: usize) -> Result<f64> {
     let begin = Instant::now();
     let one = || tokio::spawn(turns(store.clone(), count / 2, batch));
     let (first, second) = (one(), one());
@@ -30,7 +29,7 @@ pub(crate) async fn rate_on(store: &SqliteStore, count: u64, batch: usize) -> Re
 }
 
 /// Pushes, claims and acknowledges, until so many messages are through.
-async fn turns(store: SqliteStore, count: u64, batch: usize) -> Result<u64> {
+async fn turns(store: impl Measured, count: u64, batch: usize) -> Result<u64> {
     let (mut done, mut held) = (0u64, Vec::new());
     while done < count {
         let claim = Some(claim(&store, batch as u32, Duration::ZERO));

@@ -5,9 +5,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use sickbay_core::port::{Claim, Desk, Pusher};
+use sickbay_core::port::{Claim, Desk, ProcessId, Store};
 use sickbay_core::{NewMessage, QueueName, QueuePolicy, WorkerName};
-use sickbay_store::{SqliteOptions, SqliteStore, SystemClock};
+use sickbay_store::{PostgresStore, SqliteOptions, SqliteStore, SystemClock};
+
+/// A store that is measured.
+pub(crate) trait Measured: Store + Clone + 'static {
+    /// The process that works on it.
+    fn own_process(&self) -> ProcessId;
+}
+
+impl Measured for SqliteStore {
+    fn own_process(&self) -> ProcessId {
+        self.process()
+    }
+}
+
+impl Measured for PostgresStore {
+    fn own_process(&self) -> ProcessId {
+        self.process()
+    }
+}
 
 /// A JSON document of 256 bytes.
 pub(crate) fn payload(number: u64) -> Vec<u8> {
@@ -45,7 +63,7 @@ fn bytes(number: u64) -> bytes::Bytes {
 }
 
 /// Pushes `count` messages in batches of a thousand.
-pub(crate) async fn fill(store: &SqliteStore, count: usize) -> Result<()> {
+pub(crate) async fn fill(store: &impl Measured, count: usize) -> Result<()> {
     let mut left = count;
     while left > 0 {
         let part = left.min(1000);
@@ -56,11 +74,11 @@ pub(crate) async fn fill(store: &SqliteStore, count: usize) -> Result<()> {
 }
 
 /// A claim of this process.
-pub(crate) fn claim(store: &SqliteStore, max: u32, wait: Duration) -> Claim {
+pub(crate) fn claim(store: &impl Measured, max: u32, wait: Duration) -> Claim {
     Claim {
         queue: queue(),
         worker: WorkerName::new("bench").unwrap_or_else(|_| unreachable!("the name is plain")),
-        process: store.process(),
+        process: store.own_process(),
         max,
         wait,
         lease: Duration::from_secs(600),

@@ -7,6 +7,7 @@ mod growth;
 mod lifecycle;
 mod load;
 mod postgres;
+mod postgres_growth;
 mod raw;
 mod work;
 
@@ -51,8 +52,9 @@ fn main() -> Result<()> {
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
     let wanted = |id: &str| only.is_empty() || only.contains(&id);
     let mut figures = Map::new();
-    for id in
-        ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P8", "P8_bulk", "P10"].into_iter().filter(|id| wanted(id))
+    for id in ["P1", "P2", "P3", "P4", "P5", "P6", "P7", "P7_postgres", "P8", "P8_bulk", "P8_postgres", "P10"]
+        .into_iter()
+        .filter(|id| wanted(id))
     {
         eprintln!("measuring {id} …");
         figures.insert(id.to_owned(), runtime.block_on(measure(id, quick))?);
@@ -74,6 +76,8 @@ async fn measure(id: &str, quick: bool) -> Result<Value> {
         "P4" => return latency(quick).await,
         "P5" => return drain(rounds).await,
         "P6" => return postgres::ratio(3, if quick { 40_000 } else { 200_000 }).await,
+        "P7_postgres" => return postgres_growth::growth(quick).await,
+        "P8_postgres" => return postgres_growth::failures(quick).await,
         "P7" => return growth(if quick { QUICK } else { FULL }).await,
         "P10" => return memory(if quick { QUICK.backlog } else { FULL.backlog }).await,
         _ => {}

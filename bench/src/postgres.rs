@@ -1,5 +1,5 @@
 //! On PostgreSQL: through the library against the same statements written by hand (layout P3 of the notes),
-//! with four connections and a hundred messages a batch.
+//! with four connections and a hundred messages a batch; and how fast workers drain it.
 
 use std::time::Instant;
 
@@ -12,9 +12,12 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::load::payload;
 use crate::median;
+use crate::work::drain_rate_on;
 
 const CONNECTIONS: usize = 4;
 const BATCH: usize = 100;
+/// So many workers drain at once, each with an exchange under way.
+const WORKERS: usize = 2;
 
 const RAW: &str = "DROP SCHEMA IF EXISTS raw CASCADE; CREATE SCHEMA raw;
     CREATE TABLE raw.msg (queue int NOT NULL, due_at bigint NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY,
@@ -33,17 +36,35 @@ const RAW_EXCHANGE: &str = "WITH a AS (DELETE FROM raw.lease WHERE cid = ANY($1)
         SELECT $4, array_agg(id), array_agg(attempts), array_agg(payload) FROM m HAVING count(*) > 0 RETURNING cid)
     SELECT l.cid, m.attempts, m.payload FROM m, l";
 
-async fn connect(address: &str) -> Result<Client> {
+pub(crate) async fn connect(address: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(address, NoTls).await?;
     tokio::spawn(connection);
     Ok(client)
 }
 
+/// The server that is measured.
+pub(crate) fn address() -> Result<String> {
+    std::env::var("SICKBAY_BENCH_POSTGRES")
+        .context("SICKBAY_BENCH_POSTGRES does not say where PostgreSQL is; `cargo xtask bench` starts one")
+}
+
+/// An empty store in a schema of its own, with the queue that is measured.
+pub(crate) async fn store(schema: &str, policy: QueuePolicy) -> Result<PostgresStore> {
+    let address = address()?;
+    let gone = format!("SET client_min_messages = error; DROP SCHEMA IF EXISTS {schema} CASCADE");
+    connect(&address).await?.batch_execute(&gone).await?;
+    let options = PostgresOptions::default().schema(schema).connections(2 * CONNECTIONS);
+    PostgresStore::migrate(&address, &options).await?;
+    let store = PostgresStore::connect(&address, options).await?;
+    store.define_queue(&crate::load::queue(), policy).await?;
+    Ok(store)
+}
+
 /// The ratio of both rates, in rounds that take turns.
 pub(crate) async fn ratio(rounds: usize, count: usize) -> Result<Value> {
-    let address = std::env::var("SICKBAY_BENCH_POSTGRES")
-        .context("SICKBAY_BENCH_POSTGRES does not say where PostgreSQL is; `cargo xtask bench` starts one")?;
+    let address = address()?;
     let (mut life, mut drain, mut detail) = (Vec::new(), Vec::new(), Vec::new());
+    let mut worked = Vec::new();
     for _ in 0..rounds {
         let raw = [raw(&address, count, true).await?, raw(&address, count, false).await?];
         let own = [own(&address, count, true).await?, own(&address, count, false).await?];
@@ -51,7 +72,20 @@ pub(crate) async fn ratio(rounds: usize, count: usize) -> Result<Value> {
         drain.push(own[1] / raw[1]);
         detail.push(json!({"own": own.map(f64::round), "yardstick": raw.map(f64::round)}));
     }
-    Ok(json!({"ratio": median(life), "drain": median(drain), "rounds": detail}))
+    for _ in 0..rounds {
+        let store = store("drain", QueuePolicy::default()).await?;
+        worked.push(drain_rate_on(&store, count as u64, WORKERS).await?.round());
+        store.close().await?;
+    }
+    // The best of all rounds, as with the peers.
+    let best = worked.iter().copied().fold(0.0, f64::max);
+    Ok(json!({
+        "ratio": median(life),
+        "drain": median(drain),
+        "rounds": detail,
+        "drain_per_s": best,
+        "drains": worked,
+    }))
 }
 
 /// The hand-written loop: pushing as much as it takes, or taking what is there.

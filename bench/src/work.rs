@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use sickbay_core::policy::RetryPolicy;
-use sickbay_core::port::{Overview, Pusher};
+use sickbay_core::port::Pusher;
 use sickbay_core::{Failure, NewMessage, QueuePolicy, Verdict, WorkerName};
 use sickbay_store::{SqliteStore, SystemClock};
 use sickbay_worker::{Context, Handler, StoreSource, Worker};
 
-use crate::load::{fill, payload, queue, store};
+use crate::load::{Measured, fill, payload, queue, store};
 
-fn worker(store: &SqliteStore, handler: impl Handler + 'static) -> Result<Worker> {
+fn worker(store: &impl Measured, handler: impl Handler + 'static) -> Result<Worker> {
     let source =
-        StoreSource::new(Arc::new(store.clone()), queue(), WorkerName::new("bench")?, store.process());
+        StoreSource::new(Arc::new(store.clone()), queue(), WorkerName::new("bench")?, store.own_process());
     Ok(Worker::new(Arc::new(source), handler, Arc::new(SystemClock::new())))
 }
 
 /// Waits until everything in the queue is settled, durably.
-async fn drained(store: &SqliteStore, total: u64, done: &AtomicU64) -> Result<()> {
+async fn drained(store: &impl Measured, total: u64, done: &AtomicU64) -> Result<()> {
     let mut look = tokio::time::interval(Duration::from_millis(1));
     while done.load(Ordering::Relaxed) < total {
         look.tick().await;
@@ -37,8 +37,12 @@ async fn drained(store: &SqliteStore, total: u64, done: &AtomicU64) -> Result<()
 
 /// Messages a second: a full queue is drained by handlers that only read the JSON.
 pub(crate) async fn drain_rate(folder: &Path, count: u64) -> Result<f64> {
-    let store = store(folder, "drain.db", QueuePolicy::default()).await?;
-    fill(&store, count as usize).await?;
+    drain_rate_on(&store(folder, "drain.db", QueuePolicy::default()).await?, count, 1).await
+}
+
+/// The same on an empty store, by so many workers.
+pub(crate) async fn drain_rate_on(store: &impl Measured, count: u64, workers: usize) -> Result<f64> {
+    fill(store, count as usize).await?;
     let done = Arc::new(AtomicU64::new(0));
     let seen = done.clone();
     let handler = move |ctx: Context| {
@@ -51,10 +55,13 @@ pub(crate) async fn drain_rate(folder: &Path, count: u64) -> Result<f64> {
         }
     };
     let begin = Instant::now();
-    let running = worker(&store, handler)?.concurrency(512).prefetch(1024).start();
-    drained(&store, count, &done).await?;
+    let start = |_| Ok(worker(store, handler.clone())?.concurrency(512).prefetch(1024).start());
+    let running = (0..workers).map(start).collect::<Result<Vec<_>>>()?;
+    drained(store, count, &done).await?;
     let rate = count as f64 / begin.elapsed().as_secs_f64();
-    running.stop().await;
+    for one in running {
+        one.stop().await;
+    }
     Ok(rate)
 }
 
@@ -95,8 +102,22 @@ pub(crate) enum Arrival {
 
 /// Seconds until `count` messages are pushed and settled, of which every tenth fails three times, or none does.
 pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool, arrival: Arrival) -> Result<f64> {
-    let policy = QueuePolicy::with_retry(RetryPolicy::cooldown(3, Duration::ZERO));
-    let store = store(folder, &format!("failures-{poison}.db"), policy).await?;
+    let store = store(folder, &format!("failures-{poison}.db"), failing()).await?;
+    failure_time_on(&store, count, poison, arrival).await
+}
+
+/// The policy of a queue whose messages fail three times.
+pub(crate) fn failing() -> QueuePolicy {
+    QueuePolicy::with_retry(RetryPolicy::cooldown(3, Duration::ZERO))
+}
+
+/// The same on an empty store.
+pub(crate) async fn failure_time_on(
+    store: &impl Measured,
+    count: u64,
+    poison: bool,
+    arrival: Arrival,
+) -> Result<f64> {
     let messages: Vec<NewMessage> = (0..count)
         .map(|n| {
             let message = NewMessage::new(queue(), payload(n));
@@ -118,29 +139,28 @@ pub(crate) async fn failure_time(folder: &Path, count: u64, poison: bool, arriva
             }
         }
     };
-    let worker = worker(&store, handler)?.concurrency(512).prefetch(1024);
+    let worker = worker(store, handler)?.concurrency(512).prefetch(1024);
     let begin = Instant::now();
     let running = match arrival {
         Arrival::Bulk => {
-            push_all(&store, &messages, 1000).await?;
+            push_all(store, &messages, 1000).await?;
             worker.start()
         }
         Arrival::Service => {
             let running = worker.start();
             let parts = messages.chunks(messages.len().div_ceil(64)).map(<[NewMessage]>::to_vec);
-            let store = &store;
             futures::future::try_join_all(parts.map(|part| async move { push_all(store, &part, 1).await }))
                 .await?;
             running
         }
     };
-    drained(&store, count, &done).await?;
+    drained(store, count, &done).await?;
     let seconds = begin.elapsed().as_secs_f64();
     running.stop().await;
     Ok(seconds)
 }
 
-async fn push_all(store: &SqliteStore, messages: &[NewMessage], batch: usize) -> Result<()> {
+async fn push_all(store: &impl Measured, messages: &[NewMessage], batch: usize) -> Result<()> {
     for part in messages.chunks(batch) {
         store.push(part.to_vec()).await?;
     }

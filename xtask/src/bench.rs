@@ -27,12 +27,19 @@ const TARGETS: &[Target] = &[
     target("P5.effectum", "drain, against effectum", 6.0, 12.0, true),
     target("P5.graphile_worker", "drain, against graphile_worker", 3.0, 6.0, true),
     target("P5.rabbitmq", "drain, against a RabbitMQ quorum queue", 1.5, 3.0, true),
-    target("P6", "lifecycle on PostgreSQL at batch 100, against hand-written statements", 0.5, 0.8, true),
+    target("P6.raw", "lifecycle on PostgreSQL at batch 100, against hand-written statements", 0.5, 0.8, true),
+    target("P6.graphile_worker", "drain on PostgreSQL, against graphile_worker", 2.0, 4.0, true),
+    target("P6.apalis", "drain on PostgreSQL, against apalis-postgres", 4.0, 8.0, true),
     target("P7.backlog", "rate with 5 M waiting, against an empty store", 0.7, 0.9, true),
     target("P7.dead", "rate with 1 M dead letters, against an empty store", 0.9, 0.9, true),
     target("P7.stream", "rate with a blocked stream of 1 M, against an empty store", 0.9, 0.9, true),
     target("P7.processed", "rate after 1 M processed, against an empty store", 0.95, 0.9, true),
+    target("P7_postgres.backlog", "the same on PostgreSQL with 5 M waiting", 0.7, 0.9, true),
+    target("P7_postgres.dead", "the same on PostgreSQL with 1 M dead letters", 0.9, 0.9, true),
+    target("P7_postgres.stream", "the same on PostgreSQL with a blocked stream of 1 M", 0.9, 0.9, true),
+    target("P7_postgres.processed", "the same on PostgreSQL after 1 M processed", 0.95, 0.9, true),
     target("P8", "time with 10 % failing three times, against none", 1.3, 1.2, false),
+    target("P8_postgres", "the same on PostgreSQL", 1.3, 1.2, false),
     target("P10.idle_mb", "memory of an idle worker, MB", 30.0, 30.0, false),
     target("P10.backlog_mb", "memory of a worker on 5 M waiting, MB", 150.0, 150.0, false),
 ];
@@ -83,7 +90,7 @@ fn own(root: &Path, quick: bool, only: &[&str]) -> Result<Value> {
         command.arg("--quick");
     }
     let mut postgres = None;
-    if only.is_empty() || only.contains(&"P6") {
+    if only.is_empty() || ["P6", "P7_postgres", "P8_postgres"].iter().any(|id| only.contains(id)) {
         let server = postgres.insert(Postgres::start()?);
         command.env("SICKBAY_BENCH_POSTGRES", &server.url);
     }
@@ -99,9 +106,14 @@ fn peers(own: &Value, quick: bool) -> Result<Value> {
         let seconds = if quick { "4" } else { "10" };
         peers.insert("latency".to_owned(), bench_peers::run("latency", &["--seconds", seconds])?);
     }
-    if own.get("P5").is_some() {
+    let wanted = |id: &str, names: &'static [&'static str]| if own.get(id).is_some() { names } else { &[] };
+    let mut only = wanted("P5", &["effectum", "graphile_worker", "rabbitmq"]).to_vec();
+    only.extend(wanted("P6", &["graphile_worker", "apalis_postgres"]));
+    only.sort_unstable();
+    only.dedup();
+    if !only.is_empty() {
         let (count, rounds) = if quick { ("20000", "2") } else { ("100000", "3") };
-        let only = "effectum,graphile_worker,rabbitmq";
+        let only = &only.join(",");
         let options = ["--count", count, "--rounds", rounds, "--only", only];
         peers.insert("drain".to_owned(), bench_peers::run("drain", &options)?);
     }
@@ -118,6 +130,11 @@ fn figures(own: &Value, peers: &Value) -> Vec<(&'static Target, f64)> {
         None => number(own, &format!("/{}/ratio", target.id)),
         Some(("P5", peer)) => {
             Some(number(own, "/P5/drain_per_s")? / number(peers, &format!("/drain/{peer}/drain_per_s"))?)
+        }
+        Some(("P6", "raw")) => number(own, "/P6/ratio"),
+        Some(("P6", peer)) => {
+            let peer = if peer == "apalis" { "apalis_postgres" } else { peer };
+            Some(number(own, "/P6/drain_per_s")? / number(peers, &format!("/drain/{peer}/drain_per_s"))?)
         }
         Some((id, part)) => number(own, &format!("/{id}/{part}")),
     };
@@ -142,15 +159,15 @@ fn document(figures: &[(&Target, f64)], own: &Value, peers: &Value, quick: bool)
 }
 
 fn table(figures: &[(&Target, f64)], quick: bool) -> String {
-    let mut text = format!("{:<20} {:>8} {:>7} {:>7}  \n", "", "measured", "must", "aim");
+    let mut text = format!("{:<22} {:>8} {:>7} {:>7}  \n", "", "measured", "must", "aim");
     for (target, value) in figures {
         let sign = if target.more { "≥" } else { "≤" };
         let mark = if target.is_met(*value) { "" } else { "  MISSED" };
-        let row = format!("{:<20} {value:>8.2} {sign}{:>6} {sign}{:>6}", target.id, target.must, target.aim);
+        let row = format!("{:<22} {value:>8.2} {sign}{:>6} {sign}{:>6}", target.id, target.must, target.aim);
         text.push_str(&format!("{row}  {}{mark}\n", target.what));
     }
     if quick {
-        text.push_str("quick: P7 and P10 with a tenth of what they ask for\n");
+        text.push_str("quick: P7 and P10 with a tenth of what they ask for, P7_postgres with a fiftieth\n");
     }
     text
 }
@@ -161,12 +178,16 @@ mod tests {
 
     #[test]
     fn figures_are_ratios_of_what_was_measured() {
-        let own = json!({"P1": {"ratio": 0.75}, "P4": {"p50_ms": 0.5}, "P5": {"drain_per_s": 300}});
-        let peers =
-            json!({"latency": {"effectum": {"p50_ms": 2.0}}, "drain": {"effectum": {"drain_per_s": 30}}});
+        let own = json!({"P1": {"ratio": 0.75}, "P4": {"p50_ms": 0.5}, "P5": {"drain_per_s": 300},
+            "P6": {"ratio": 0.6, "drain_per_s": 100}});
+        let peers = json!({"latency": {"effectum": {"p50_ms": 2.0}}, "drain": {"effectum": {"drain_per_s": 30},
+            "apalis_postgres": {"drain_per_s": 20}}});
         let found: Vec<_> =
             figures(&own, &peers).into_iter().map(|(target, value)| (target.id, value)).collect();
-        assert_eq!(found, [("P1", 0.75), ("P4", 0.25), ("P5.effectum", 10.0)]);
+        assert_eq!(
+            found,
+            [("P1", 0.75), ("P4", 0.25), ("P5.effectum", 10.0), ("P6.raw", 0.6), ("P6.apalis", 5.0)]
+        );
         let document = document(&figures(&own, &peers), &own, &peers, true);
         assert_eq!(document["P5"]["effectum"], 10.0);
     }
