@@ -66,7 +66,7 @@ bugs! {
     DuplicateOriginAdopted: "a broker's message is adopted twice",
     EffectKeptOnFailure: "half of a failed effect is committed",
     PurgedTooYoung: "a purge does not look at ages",
-    BufferKeptOnStop: "a stopping worker keeps what no handler has seen",
+    AbandonedNotReturned: "a stop at its limit leaves what still runs leased",
     PanicLosesDelivery: "a handler that panics takes its delivery with it",
     RunGoesOnAfterFailure: "the rest of a stream's run is handled behind a failure",
 }

@@ -124,9 +124,7 @@ impl Running {
         let mut hands = self.shared.hands();
         let before = hands.tally.clone();
         self.shared.stopping.raise();
-        if !sickbay_core::bug!(BufferKeptOnStop) {
-            hands.empty_buffer();
-        }
+        hands.empty_buffer();
         self.shared.wake(&mut hands);
         before
     }
@@ -151,7 +149,9 @@ impl Running {
         let mut hands = self.shared.hands();
         let running: Vec<Arc<Held>> = hands.held.iter().filter(|held| !held.is_settled()).cloned().collect();
         for held in &running {
-            hands.release(Arc::clone(held));
+            if !sickbay_core::bug!(AbandonedNotReturned) {
+                hands.release(Arc::clone(held));
+            }
             held.lose();
         }
         self.shared.wake(&mut hands);
