@@ -103,7 +103,7 @@ impl Oracle {
     /// I1, I4: one message in full.
     pub fn saw_message(&mut self, id: u64, view: Option<&MessageView>) {
         let gone = self.gone.get(id as usize - 1).copied().unwrap_or(Gone::Removed);
-        let due_at = view.and_then(|view| view.due_at).map(|at| at.millis());
+        let due_at = view.and_then(|view| view.due_at).map(sickbay_core::Timestamp::millis);
         if let Some(entry) = self.entries.get_mut(&id)
             && let Some(before) = entry.unsure.take()
             && due_at == Some(before)
