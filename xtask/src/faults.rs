@@ -7,6 +7,8 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value, json};
 
+use crate::needs::{self, NEEDS};
+
 /// What was run by long runs, one document a line. The next long run goes on with the next seed.
 const LEDGER: &str = "faults/ledger.jsonl";
 
@@ -70,6 +72,10 @@ pub(crate) fn quick(root: &Path) -> Result<bool> {
 }
 
 fn run_parts(root: &Path, passed: &[String], whole: bool) -> Result<(Map<String, Value>, bool)> {
+    if whole || passed.iter().any(|argument| argument == "postgres") {
+        // Without it that part is skipped, and says so.
+        needs::missing(NEEDS.iter().filter(|need| need.tests == "postgres::"), needs::install);
+    }
     let (mut total, mut well) = (Map::new(), true);
     let parts = std::iter::once(&FAULTS).chain(OTHERS.iter().filter(|_| whole));
     for (index, part) in parts.enumerate() {

@@ -26,6 +26,7 @@ pub(crate) struct Need {
 /// Everything that any test of the workspace needs.
 pub(crate) const NEEDS: &[Need] = &[
     Need { name: "PostgreSQL", found: has_postgres, apt: "postgresql", tests: "postgres::" },
+    Need { name: "PgBouncer", found: has_pgbouncer, apt: "pgbouncer", tests: "postgres::pooler::" },
     Need { name: "RabbitMQ", found: has_rabbitmq, apt: "rabbitmq-server", tests: "servers::rabbitmq::" },
 ];
 
@@ -35,14 +36,21 @@ fn has_postgres() -> bool {
     has_program("initdb") || versions.any(|version| version.path().join("bin/initdb").is_file())
 }
 
+fn has_pgbouncer() -> bool {
+    Path::new("/usr/sbin/pgbouncer").is_file() || Path::new("/usr/bin/pgbouncer").is_file()
+}
+
 fn has_rabbitmq() -> bool {
     Path::new("/usr/lib/rabbitmq/bin/rabbitmq-server").is_file()
 }
 
 /// The needs that are still missing after `install` was tried on each.
-pub(crate) fn missing(needs: &[Need], install: impl Fn(&Need) -> bool) -> Vec<&Need> {
+pub(crate) fn missing<'n>(
+    needs: impl IntoIterator<Item = &'n Need>,
+    install: impl Fn(&Need) -> bool,
+) -> Vec<&'n Need> {
     let is_there = |need: &Need| (need.found)() || (install(need) && (need.found)());
-    needs.iter().filter(|need| !is_there(need)).collect()
+    needs.into_iter().filter(|need| !is_there(need)).collect()
 }
 
 /// Installs the package with `apt-get` when we are root; true if that went well.

@@ -32,6 +32,7 @@ pub struct Cluster {
     port: u16,
     user: Option<(u32, u32)>,
     server: Option<Child>,
+    settings: Vec<String>,
 }
 
 impl Cluster {
@@ -41,6 +42,16 @@ impl Cluster {
     ///
     /// If PostgreSQL is not installed or does not start.
     pub fn start() -> Self {
+        Self::start_with(&[], &[])
+    }
+
+    /// The same with settings of its own (`name=value`) and files that only the server can read, beside its data;
+    /// settings find those at `../name`.
+    ///
+    /// # Panics
+    ///
+    /// If PostgreSQL is not installed or does not start.
+    pub fn start_with(settings: &[&str], files: &[(&str, &[u8])]) -> Self {
         let programs = programs().unwrap_or_else(|| panic!("PostgreSQL is not installed"));
         let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
         let port = port.unwrap_or_else(|error| panic!("a port: {error}")).port();
@@ -50,7 +61,11 @@ impl Cluster {
         if let Some((uid, gid)) = user {
             chown(&folder, Some(uid), Some(gid)).unwrap_or_else(|error| panic!("chown: {error}"));
         }
-        let mut cluster = Self { folder, programs, port, user, server: None };
+        for (name, content) in files {
+            write_secret(&folder.join(name), content, user);
+        }
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        let mut cluster = Self { folder, programs, port, user, server: None, settings };
         let mut initdb = Command::new(cluster.programs.join("initdb"));
         initdb.arg("--pgdata").arg(cluster.data()).args([
             "--username=postgres",
@@ -100,6 +115,9 @@ impl Cluster {
         {
             command.args(["-c", setting]);
         }
+        for setting in &self.settings {
+            command.args(["-c", setting]);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let server = self.as_user(&mut command).spawn();
         let mut server = server.unwrap_or_else(|error| panic!("sh: {error}"));
@@ -135,8 +153,17 @@ impl Drop for Cluster {
     }
 }
 
+/// A file that only its owner reads: the server refuses a key that others can read.
+fn write_secret(path: &Path, content: &[u8], user: Option<(u32, u32)>) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let written = file.and_then(|mut file| file.write_all(content));
+    let owned = written.and_then(|()| user.map_or(Ok(()), |(uid, gid)| chown(path, Some(uid), Some(gid))));
+    owned.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
 /// The user that the package made, if we are root: the server does not run as root.
-fn server_user() -> Option<(u32, u32)> {
+pub fn server_user() -> Option<(u32, u32)> {
     if std::fs::metadata("/proc/self").ok()?.uid() != 0 {
         return None;
     }

@@ -1,6 +1,7 @@
 //! A delivery in this worker's hands.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use sickbay_core::decide::Facts;
 use sickbay_core::{Delivery, LeaseToken, Stages, Timestamp};
@@ -20,7 +21,8 @@ pub(crate) struct Held {
     pub(crate) dropped: Flag,
     /// Where it stands in the list of what is held; only touched under that list's lock.
     pub(crate) place: AtomicUsize,
-    expires_at: AtomicI64,
+    /// Until when it was renewed, by the clock of this worker; zero before the first time.
+    renewed_until: AtomicI64,
     begun: AtomicBool,
     settled: AtomicBool,
     stages: AtomicU16,
@@ -34,7 +36,7 @@ impl Held {
             told: Flag::default(),
             dropped: Flag::default(),
             place: AtomicUsize::new(usize::MAX),
-            expires_at: AtomicI64::new(delivery.lease.expires_at.millis()),
+            renewed_until: AtomicI64::new(0),
             begun: AtomicBool::new(false),
             settled: AtomicBool::new(false),
             stages: AtomicU16::new(0),
@@ -56,12 +58,18 @@ impl Held {
         }
     }
 
-    pub(crate) fn expires_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.expires_at.load(Ordering::Relaxed))
+    /// When its lease ends, by the clock of this worker: that of the store may be another machine's, and wrong by
+    /// any amount.
+    pub(crate) fn expires_at(&self, lease: Duration) -> Timestamp {
+        match self.renewed_until.load(Ordering::Relaxed) {
+            0 if self.delivery.lease.expires_at == Timestamp::NEVER => Timestamp::NEVER,
+            0 => self.claimed_at.plus(lease),
+            until => Timestamp::from_millis(until),
+        }
     }
 
     pub(crate) fn renewed_until(&self, until: Timestamp) {
-        self.expires_at.store(until.millis(), Ordering::Relaxed);
+        self.renewed_until.store(until.millis(), Ordering::Relaxed);
     }
 
     /// Tells the handler and has it dropped.

@@ -25,7 +25,7 @@ impl BreakerState {
 
 /// Works until no lane does.
 pub(crate) async fn keeper(shared: Arc<Shared>) {
-    let mut retry_soon = false;
+    let (mut retry_soon, mut known) = (false, Duration::ZERO);
     while !shared.ended.is_up() {
         let rules = shared.rules().await;
         let lease = rules.policy.lease;
@@ -44,7 +44,10 @@ pub(crate) async fn keeper(shared: Arc<Shared>) {
         }
         expire_buffer(&shared, expiry);
         move_breaker(&shared, &rules).await;
-        retry_soon = !renew(&shared, lease).await;
+        // What was claimed before the policy changed has the lease of then.
+        let before = std::mem::replace(&mut known, lease);
+        let before = if before.is_zero() { lease } else { before };
+        retry_soon = !renew(&shared, lease, before).await;
     }
 }
 
@@ -64,15 +67,18 @@ fn expire_buffer(shared: &Shared, expiry: Duration) {
     }
 }
 
-/// Renews what has used a third of its lease. False if the source could not be reached.
-async fn renew(shared: &Shared, lease: Duration) -> bool {
+/// Renews what has used a third of its lease; everything if leases were shorter `before`. False if the source could
+/// not be reached.
+async fn renew(shared: &Shared, lease: Duration, before: Duration) -> bool {
+    let shortest = lease.min(before);
     let now = shared.timer.now();
     let due: Vec<Arc<Held>> = {
         let hands = shared.hands();
-        let used = |held: &&Arc<Held>| held.expires_at().since(now) <= lease * 2 / 3;
+        let used =
+            |held: &&Arc<Held>| lease > before || held.expires_at(shortest).since(now) <= lease * 2 / 3;
         hands.held.iter().filter(used).filter(|held| !held.dropped.is_up()).cloned().collect()
     };
-    let Some(first) = due.iter().map(|held| held.expires_at()).min() else { return true };
+    let Some(first) = due.iter().map(|held| held.expires_at(shortest)).min() else { return true };
     let tokens = due.iter().map(|held| held.token()).collect();
     // Before it is too late the handlers must be told, whatever the source is doing.
     let margin = lease / 6;
@@ -95,18 +101,18 @@ async fn renew(shared: &Shared, lease: Duration) -> bool {
             true
         }
         None => {
-            give_up(&due, shared.timer.now(), margin);
+            give_up(&due, shared.timer.now(), shortest, margin);
             false
         }
     }
 }
 
 /// The source is silent: who is about to lose its lease is told, who has lost it is dropped.
-fn give_up(due: &[Arc<Held>], now: Timestamp, margin: Duration) {
+fn give_up(due: &[Arc<Held>], now: Timestamp, lease: Duration, margin: Duration) {
     for held in due {
-        if held.expires_at() <= now {
+        if held.expires_at(lease) <= now {
             held.lose();
-        } else if held.expires_at() <= now.plus(margin) {
+        } else if held.expires_at(lease) <= now.plus(margin) {
             held.told.raise();
         }
     }

@@ -2,18 +2,19 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use rustix::process::{Signal, getpid, kill_process};
 use sickbay_core::verdict::Done;
-use sickbay_core::{Failure, Verdict, WorkerName};
+use sickbay_core::{Clock, Failure, Timestamp, Verdict, WorkerName};
 use sickbay_store::{PostgresEffect, PostgresOptions, PostgresStore, SystemClock};
 use sickbay_worker::{Context, StoreSource, Worker};
 
 use super::queue;
 
-/// The word that a child is called with, followed by the address, its worker's name and the name of its instance,
-/// if it has one.
+/// The word that a child is called with, followed by the address, its worker's name, how many seconds its clock is
+/// wrong by, and the name of its instance, if it has one.
 pub const WORD: &str = "child-postgres";
 
 /// The table that handlers write to.
@@ -52,11 +53,31 @@ impl Wish {
 
 /// Works until its standard input ends: when it is told to, or when its parent is gone.
 pub fn run(arguments: &[String]) -> Result<()> {
-    let [address, worker, instance @ ..] = arguments else { anyhow::bail!("no address and no worker") };
-    super::runtime()?.block_on(work(address, worker, instance.first()))
+    let [address, worker, wrong_by, instance @ ..] = arguments else {
+        anyhow::bail!("no address, no worker and no clock");
+    };
+    let clock = Wrong(SystemClock::new(), wrong_by.parse::<i64>()? * 1000);
+    super::runtime()?.block_on(work(address, worker, clock, instance.first()))
 }
 
-async fn work(address: &str, worker: &str, instance: Option<&String>) -> Result<()> {
+/// The clock of a machine that is wrong by so many milliseconds.
+struct Wrong(SystemClock, i64);
+
+impl Clock for Wrong {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.now().millis() + self.1)
+    }
+
+    fn wait_for(&self, until: Timestamp) -> Option<Duration> {
+        self.0.wait_for(Timestamp::from_millis(until.millis().saturating_sub(self.1)))
+    }
+
+    fn on_tick(&self, tick: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.0.on_tick(tick);
+    }
+}
+
+async fn work(address: &str, worker: &str, clock: Wrong, instance: Option<&String>) -> Result<()> {
     let mut options = PostgresOptions::default().connections(2);
     if let Some(name) = instance {
         options = options.name(name).evidence("kill -9, seen when its successor came");
@@ -64,11 +85,7 @@ async fn work(address: &str, worker: &str, instance: Option<&String>) -> Result<
     let store = PostgresStore::connect(address, options).await?;
     let source =
         StoreSource::new(Arc::new(store.clone()), queue()?, WorkerName::new(worker)?, store.process());
-    let worker = Worker::new(
-        Arc::new(source),
-        |ctx: Context| async move { handle(&ctx) },
-        Arc::new(SystemClock::new()),
-    );
+    let worker = Worker::new(Arc::new(source), |ctx: Context| async move { handle(&ctx) }, Arc::new(clock));
     {
         // Said before a message can kill it.
         let mut out = std::io::stdout().lock();

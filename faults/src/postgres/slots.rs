@@ -12,6 +12,9 @@ use sickbay_store::PostgresStore;
 use super::child::WORD;
 use crate::dice::Dice;
 
+/// Seconds by which the machines' clocks are wrong.
+const WRONG_BY: [&str; 3] = ["0", "600", "-600"];
+
 struct Slot {
     child: Child,
     worker: String,
@@ -50,7 +53,7 @@ impl Slots {
         self.started += 1;
         let worker = format!("worker-{number}-{}", self.started);
         let mut command = Command::new(&self.program);
-        command.arg(WORD).arg(&self.address).arg(&worker);
+        command.arg(WORD).arg(&self.address).arg(&worker).arg(WRONG_BY[number % WRONG_BY.len()]);
         if Self::is_named(number) {
             command.arg(format!("slot-{number}"));
         }

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use sickbay_core::port::Desk;
-use sickbay_worker::Context;
+use sickbay_core::{Clock, Timestamp};
+use sickbay_testkit::ManualClock;
+use sickbay_worker::{Context, Worker};
 
 use crate::scene::{Notes, SECOND, Scene, door, eventually, settle_down};
 
@@ -30,6 +33,46 @@ async fn leases_of_what_runs_and_what_is_buffered_are_renewed_together() {
     door.add_permits(4);
     scene.completed(4).await;
     assert_eq!(running.stats().lost, 0);
+}
+
+/// The clock of a machine that is wrong by some seconds.
+struct Wrong(ManualClock, i64);
+
+impl Clock for Wrong {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.now().millis() + self.1 * 1000)
+    }
+
+    fn wait_for(&self, until: Timestamp) -> Option<Duration> {
+        self.0.wait_for(Timestamp::from_millis(until.millis() - self.1 * 1000))
+    }
+
+    fn on_tick(&self, tick: Arc<dyn Fn() -> bool + Send + Sync>) {
+        self.0.on_tick(tick);
+    }
+}
+
+#[tokio::test]
+async fn on_a_machine_whose_clock_is_wrong_leases_are_kept_all_the_same() {
+    for wrong_by in [600, 25, -25, -600] {
+        let scene = Scene::with_attempts(1).await;
+        scene.clock.advance(3600 * SECOND);
+        scene.push("slow").await;
+        let door = door();
+        let inside = Arc::clone(&door);
+        let handler = move |_: Context| {
+            let inside = Arc::clone(&inside);
+            async move { inside.acquire().await.unwrap().forget() }
+        };
+        let clock = Arc::new(Wrong(scene.clock.clone(), wrong_by));
+        let running = Worker::new(scene.source.clone(), handler, clock).start();
+        eventually("it is in hand", async || running.stats().in_hand == 1).await;
+        scene.pass(100).await;
+        assert_eq!(scene.stats().await.active, 1, "wrong by {wrong_by} s: its lease was renewed");
+        door.add_permits(1);
+        scene.completed(1).await;
+        assert_eq!(running.stats().lost, 0, "wrong by {wrong_by} s");
+    }
 }
 
 #[tokio::test]

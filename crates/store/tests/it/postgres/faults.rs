@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sickbay_core::port::{Deliveries, Exchange, Overview, Pushed, Pusher};
-use sickbay_core::{ErrorKind, Key, QueuePolicy};
+use sickbay_core::{ErrorKind, Key, QueuePolicy, Settlement};
 use sickbay_store::PostgresStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -177,5 +177,28 @@ fn every_connection_can_be_lost_and_the_store_goes_on() {
         }
         let stats = direct.stats(&queue()).await.unwrap();
         assert!(stats.pushed >= known && stats.adds_up(), "what was acknowledged is there");
+    });
+}
+
+#[test]
+fn a_transaction_that_is_held_open_stops_no_claim_and_is_shown_to_operators() {
+    block(async {
+        let schema = Schema::create().await;
+        let store = open(&schema, QueuePolicy::default()).await;
+        let holder = connect(&address()).await;
+        let begin = "SET application_name = 'held-open'; BEGIN ISOLATION LEVEL REPEATABLE READ;";
+        holder.batch_execute(&schema.sql(&format!("{begin} SELECT * FROM sickbay.waiting"))).await.unwrap();
+        for _ in 0..10 {
+            store.push((0..100).map(|n| message(format!("{n}"))).collect()).await.unwrap();
+            let held = store.exchange(Exchange::claim(claim(store.process(), 100))).await.unwrap().deliveries;
+            assert_eq!(held.len(), 100, "a claim returns all that is there");
+            let done = held.iter().map(|one| Settlement::complete(one.token())).collect();
+            store.exchange(Exchange::settle(done)).await.unwrap();
+        }
+        let seen = PostgresStore::examine(&address(), &schema.options()).await.unwrap();
+        let pin = seen.pins.iter().find(|pin| pin.who.contains("held-open")).expect("it is shown");
+        assert!(pin.state.contains("idle in transaction"), "{pin:?}");
+        holder.batch_execute("ROLLBACK").await.unwrap();
+        assert_eq!(store.stats(&queue()).await.unwrap().completed, 1000);
     });
 }

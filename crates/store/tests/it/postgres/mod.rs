@@ -4,8 +4,10 @@ mod faults;
 mod many;
 mod model;
 mod outbox;
+mod pooler;
 mod server_crashes;
 mod settings;
+mod tls;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
@@ -113,15 +115,21 @@ pub(crate) struct PostgresFixture {
     clock: ManualClock,
     store: PostgresStore,
     schema: Schema,
+    address: String,
 }
 
 impl PostgresFixture {
     pub(crate) fn new() -> Self {
+        Self::at(address())
+    }
+
+    /// The store reaches its server by this address.
+    pub(crate) fn at(address: String) -> Self {
         let clock = ManualClock::new();
         block(async {
             let schema = Schema::create().await;
-            let store = open(&schema, &clock).await;
-            Self { clock, store, schema }
+            let store = open(&address, &schema, &clock).await;
+            Self { clock, store, schema, address }
         })
     }
 
@@ -130,7 +138,7 @@ impl PostgresFixture {
     }
 }
 
-async fn open(schema: &Schema, clock: &ManualClock) -> PostgresStore {
+async fn open(address: &str, schema: &Schema, clock: &ManualClock) -> PostgresStore {
     let options = schema
         .options()
         .clock(Arc::new(clock.clone()))
@@ -138,7 +146,7 @@ async fn open(schema: &Schema, clock: &ManualClock) -> PostgresStore {
         .sole_owner(true)
         .connections(2)
         .listen(false);
-    PostgresStore::connect(&address(), options).await.unwrap()
+    PostgresStore::connect(address, options).await.unwrap()
 }
 
 impl Fixture for PostgresFixture {
@@ -156,12 +164,12 @@ impl Fixture for PostgresFixture {
 
     fn crash(&mut self) {
         self.store.crash();
-        self.store = block(open(&self.schema, &self.clock));
+        self.store = block(open(&self.address, &self.schema, &self.clock));
     }
 
     fn reopen(&mut self) {
         block(self.store.close()).unwrap();
-        self.store = block(open(&self.schema, &self.clock));
+        self.store = block(open(&self.address, &self.schema, &self.clock));
     }
 
     fn effect(&self, key: &str) -> Effect {
