@@ -137,22 +137,40 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Suspects come back first: whoever works on the queue waits for them.
     fn reopen(&mut self, queue: i64, type_no: i64, count: i64, due_until: i64) -> Result<i64, StoreError> {
-        let mut statement = self.prepare(
-            "SELECT place, suspect FROM waiting WHERE state = 2 AND band >> 4 = ?1 AND type = ?2 AND due_at <= ?4
-             ORDER BY due_at LIMIT ?3",
-        )?;
-        let rows = statement
-            .query_map(params![queue, type_no, count, due_until], |row| {
-                Ok((row.get::<_, i64>(0)?, row.get::<_, bool>(1)?))
-            })
-            .translated()?;
-        let places: Vec<(i64, bool)> = rows.collect::<rusqlite::Result<_>>().translated()?;
-        for (place, suspect) in &places {
+        let suspects = self.held_back(queue, type_no, true, count, due_until)?;
+        let others = self.held_back(queue, type_no, false, count - suspects.len() as i64, due_until)?;
+        for place in &suspects {
             self.begin()?;
-            self.set_waiting_state(Place(*place), if *suspect { 4 } else { 0 })?;
+            self.set_waiting_state(*place, 4)?;
         }
-        Ok(places.len() as i64)
+        for place in &others {
+            self.begin()?;
+            self.set_waiting_state(*place, 0)?;
+        }
+        Ok((suspects.len() + others.len()) as i64)
+    }
+
+    /// Messages that a gate holds back, the first due first.
+    fn held_back(
+        &self,
+        queue: i64,
+        type_no: i64,
+        suspects: bool,
+        count: i64,
+        due_until: i64,
+    ) -> Result<Vec<Place>, StoreError> {
+        // Each of the two has an index of its own.
+        let which = if suspects { "suspect = 1" } else { "suspect = 0" };
+        let mut statement = self.prepare(&format!(
+            "SELECT place FROM waiting WHERE state = 2 AND {which} AND band >> 4 = ?1 AND type = ?2 AND due_at <= ?4
+             ORDER BY due_at LIMIT ?3"
+        ))?;
+        let rows = statement
+            .query_map(params![queue, type_no, count, due_until], |row| row.get(0).map(Place))
+            .translated()?;
+        rows.collect::<rusqlite::Result<_>>().translated()
     }
 
     pub(super) fn dead_letter(&mut self, ids: &[MessageId], why: &str) -> Result<Vec<Replayed>, StoreError> {

@@ -1,3 +1,6 @@
 -- Version 2.
 -- How many commits there were: a file that has fewer than its high-water mark says has lost its tail.
 ALTER TABLE mark ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
+
+-- Suspects that a gate holds back come back before others.
+CREATE INDEX waiting_held_suspect ON waiting (band >> 4, type, due_at) WHERE state = 2 AND suspect = 1;
