@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sickbay_core::decide::SetAside;
-use sickbay_core::port::{Adoption, ProcessId, Pushed};
+use sickbay_core::port::{Adoption, ORIGIN_WINDOW, ProcessId, Pushed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{Cause, Counters, NewMessage, QueuePolicy, Reason};
@@ -55,12 +55,14 @@ impl Oracle {
     pub fn adopted(&mut self, adoptions: &[(NewMessage, String, Counters, Fate)], answers: &[Pushed]) {
         for ((message, origin, counters, fate), answer) in adoptions.iter().zip(answers) {
             let (queue, owner) = self.standing(message);
-            let known = self.origins.get(&(queue, origin.clone())).copied();
+            let window = ORIGIN_WINDOW.as_millis() as i64;
+            let known = self.origins.get(&(queue, origin.clone())).filter(|(_, at)| self.now < at + window);
+            let known = known.map(|(id, _)| *id);
             if !self.answered_right(queue, known.or(owner), *answer) {
                 continue;
             }
             let id = self.enter(message, std::time::Duration::ZERO);
-            self.origins.insert((queue, origin.clone()), id);
+            self.origins.insert((queue, origin.clone()), (id, self.now));
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.counters = *counters;
                 entry.counters.deliveries = entry.counters.deliveries.max(1);

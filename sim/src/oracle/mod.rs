@@ -96,7 +96,8 @@ pub struct Oracle {
     /// What became of message `n + 1` if it is no longer there.
     pub(crate) gone: Vec<Gone>,
     pub(crate) keys: BTreeMap<(usize, usize), KeyOwner>,
-    pub(crate) origins: BTreeMap<(usize, String), u64>,
+    /// Who was adopted from where, and when.
+    pub(crate) origins: BTreeMap<(usize, String), (u64, i64)>,
     /// When each process last asked which queue.
     pub(crate) asked: BTreeMap<ProcessId, BTreeMap<usize, i64>>,
     /// Epoch and number of the last claim that handed something out.

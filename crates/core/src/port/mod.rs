@@ -5,6 +5,8 @@ mod desk;
 mod exchange;
 mod source;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 pub use desk::{Desk, Overview, Replay, Replayed};
@@ -39,12 +41,16 @@ impl Pushed {
     }
 }
 
+/// How long a store remembers the origin of what it adopted: longer than any broker goes on redelivering.
+pub const ORIGIN_WINDOW: Duration = Duration::from_hours(7 * 24);
+
 /// A broker's message that failed, taken into the store before the broker is told "done".
 #[derive(Clone, Debug)]
 pub struct Adoption {
     /// The message.
     pub message: NewMessage,
-    /// Where it came from, unique for this message: adopting the same origin twice stores it once.
+    /// Where it came from, unique for this message: adopting the same origin twice within
+    /// [`ORIGIN_WINDOW`] stores it once.
     pub origin: String,
     /// What was counted on the way here, the failed delivery included.
     pub counters: Counters,

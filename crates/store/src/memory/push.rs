@@ -50,7 +50,7 @@ impl State {
 
     fn adopt_one(&mut self, adoption: Adoption, now: Timestamp) -> Result<Pushed, StoreError> {
         let origin = (adoption.message.queue.clone(), adoption.origin.clone());
-        if let Some(known) = self.origins.get(&origin).copied() {
+        if let Some((known, _)) = self.origins.get(&origin).copied() {
             self.queue_mut(&adoption.message.queue)?.duplicates += 1;
             return Ok(Pushed::Duplicate(known)); // rule 7
         }
@@ -58,7 +58,7 @@ impl State {
             return Ok(Pushed::Duplicate(owner));
         }
         let id = self.insert(NewMessage { delay: Duration::ZERO, ..adoption.message.clone() }, now)?;
-        self.origins.insert(origin, id);
+        self.origins.insert(origin, (id, now));
         self.settle_adopted(id, adoption, now);
         Ok(Pushed::New(id))
     }

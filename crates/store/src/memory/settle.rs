@@ -6,6 +6,7 @@ use sickbay_core::clock::Timestamp;
 use sickbay_core::decide::{Decision, Facts, Outcome, decide};
 use sickbay_core::delivery::Cause;
 use sickbay_core::policy::Ordering;
+use sickbay_core::port::ORIGIN_WINDOW;
 use sickbay_core::port::{ProcessId, Renewal};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::{Settled, Settlement};
@@ -174,6 +175,7 @@ impl State {
         }
         self.kept.retain(|_, (_, until)| *until > now);
         self.keys.retain(|_, owner| owner.done_until.is_none_or(|until| until > now));
+        self.origins.retain(|_, (_, at)| at.plus(ORIGIN_WINDOW) > now);
     }
 
     /// Every lease ends, as if its time had come (rule 17).

@@ -37,7 +37,7 @@ pub(super) struct State {
     pub queues: BTreeMap<QueueName, Queue>,
     pub messages: BTreeMap<MessageId, Record>,
     pub keys: BTreeMap<(QueueName, Key), Owner>,
-    pub origins: BTreeMap<(QueueName, String), MessageId>,
+    pub origins: BTreeMap<(QueueName, String), (MessageId, Timestamp)>,
     /// Completed messages, and until when they are kept (rule 32).
     pub kept: BTreeMap<MessageId, (Record, Timestamp)>,
     /// The queues each process has claimed from, when last, and by which worker (rules 18 and 41).

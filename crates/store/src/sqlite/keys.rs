@@ -1,6 +1,7 @@
 //! Idempotency keys (contract 4–6).
 
 use rusqlite::{OptionalExtension, params};
+use sickbay_core::port::ORIGIN_WINDOW;
 use sickbay_core::{MessageId, StoreError};
 
 use super::failure::Translate;
@@ -142,7 +143,6 @@ impl Tx<'_> {
 
     /// Forgets keys whose window has passed, and origins that no broker will send again.
     pub(super) fn forget_old_keys(&mut self) -> Result<(), StoreError> {
-        const ORIGINS_KEPT_MS: i64 = 7 * 24 * 3600 * 1000;
         let old = self
             .prepare("SELECT 1 FROM key WHERE state = 1 AND done_until <= ?1 LIMIT 1")?
             .exists([self.now])
@@ -155,19 +155,24 @@ impl Tx<'_> {
                 [self.now],
             )?;
         }
-        let horizon = self.now.saturating_sub(ORIGINS_KEPT_MS);
+        let horizon = self.origin_horizon();
         if self
-            .prepare("SELECT 1 FROM origin WHERE adopted_at < ?1 LIMIT 1")?
+            .prepare("SELECT 1 FROM origin WHERE adopted_at <= ?1 LIMIT 1")?
             .exists([horizon])
             .translated()?
         {
             self.begin()?;
             self.execute(
                 "DELETE FROM origin WHERE (queue, origin) IN
-                 (SELECT queue, origin FROM origin WHERE adopted_at < ?1 LIMIT 10000)",
+                 (SELECT queue, origin FROM origin WHERE adopted_at <= ?1 LIMIT 10000)",
                 [horizon],
             )?;
         }
         Ok(())
+    }
+
+    /// Origins that were adopted then or before are forgotten.
+    pub(super) fn origin_horizon(&self) -> i64 {
+        self.now.saturating_sub(ORIGIN_WINDOW.as_millis() as i64)
     }
 }

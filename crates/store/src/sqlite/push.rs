@@ -189,8 +189,8 @@ impl Tx<'_> {
         use rusqlite::OptionalExtension;
         let queue = self.queue_no(&adoption.message.queue)?;
         let known: Option<i64> = self
-            .prepare("SELECT number FROM origin WHERE queue = ?1 AND origin = ?2")?
-            .query_row(params![queue, adoption.origin], |row| row.get(0))
+            .prepare("SELECT number FROM origin WHERE queue = ?1 AND origin = ?2 AND adopted_at > ?3")?
+            .query_row(params![queue, adoption.origin, self.origin_horizon()], |row| row.get(0))
             .optional()
             .translated()?;
         if let Some(id) = known
@@ -216,14 +216,8 @@ impl Tx<'_> {
         let tally = self.queue(queue)?.tally();
         tally.pushed += 1;
         tally.live += 1;
-        if bug!(DuplicateOriginAdopted) {
-            self.execute(
-                "DELETE FROM origin WHERE queue = ?1 AND origin = ?2",
-                params![queue, adoption.origin],
-            )?;
-        }
         self.execute(
-            "INSERT INTO origin VALUES (?1, ?2, ?3, ?4)",
+            "INSERT OR REPLACE INTO origin VALUES (?1, ?2, ?3, ?4)",
             params![queue, adoption.origin, number as i64, self.now],
         )?;
         self.remember_key(queue, &message, place)?;

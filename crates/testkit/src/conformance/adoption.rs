@@ -5,7 +5,7 @@ use std::time::Duration;
 use sickbay_core::decide::{Decision, SetAside};
 use sickbay_core::delivery::{Cause, Counters};
 use sickbay_core::message::Status;
-use sickbay_core::port::{Adoption, Pushed};
+use sickbay_core::port::{Adoption, ORIGIN_WINDOW, Pushed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::{Failure, NewMessage, Stages};
 
@@ -40,6 +40,21 @@ pub async fn an_origin_is_adopted_once_also_after_a_crash_and_when_it_is_done(f:
     bench.done(&delivery).await;
     assert_eq!(adopt(&bench).await, Pushed::Duplicate(id));
     assert_eq!(bench.stats().await.pushed, 1);
+}
+
+/// Rule 7: what is remembered for ever grows for ever.
+pub async fn an_origin_is_forgotten_after_its_window_and_not_before(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, retrying(5, 1)).await;
+    let adopt = async |bench: &Bench<'_>| {
+        let one = adoption(bench, message("a"), "rabbit/7", retry(0, Failure::transient("no")));
+        good(bench.store().adopt(vec![one]).await).remove(0)
+    };
+    let Pushed::New(first) = adopt(&bench).await else { panic!("not new") };
+    bench.advance(ORIGIN_WINDOW.as_secs() - 1).await;
+    assert_eq!(adopt(&bench).await, Pushed::Duplicate(first));
+    bench.advance(1).await;
+    let Pushed::New(second) = adopt(&bench).await else { panic!("the origin is still known") };
+    assert_eq!(adopt(&bench).await, Pushed::Duplicate(second));
 }
 
 /// An adopted message has had its first attempt.

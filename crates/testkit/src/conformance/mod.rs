@@ -176,6 +176,7 @@ macro_rules! conformance {
             }
             adoption {
                 an_origin_is_adopted_once_also_after_a_crash_and_when_it_is_done
+                an_origin_is_forgotten_after_its_window_and_not_before
                 an_adopted_failure_goes_on_where_the_broker_stopped
                 adoptions_are_stored_all_or_none
                 an_adopted_poison_is_a_dead_letter_that_can_be_replayed

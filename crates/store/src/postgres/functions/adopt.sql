@@ -1,3 +1,6 @@
+-- How long origins are remembered, as `ORIGIN_WINDOW` in the code says.
+CREATE OR REPLACE FUNCTION sickbay.origin_window() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 604800000::bigint';
+
 -- Takes failed messages of a broker in (contract 7), and does with each what a settlement would have done.
 CREATE OR REPLACE FUNCTION sickbay.adopt(
     p_now bigint, p_queues text[], p_origins bytea[], p_payloads bytea[], p_types text[], p_streams text[],
@@ -21,14 +24,17 @@ BEGIN
     END LOOP;
     FOR i IN 1..v_count LOOP
         SELECT * INTO q FROM sickbay.queue WHERE name = p_queues[i];
-        SELECT o.id INTO v_known FROM sickbay.origin o WHERE o.queue = q.no AND o.origin = p_origins[i];
+        SELECT o.id INTO v_known FROM sickbay.origin o
+            WHERE o.queue = q.no AND o.origin = p_origins[i] AND o.adopted_at > v_now - sickbay.origin_window();
         IF NOT FOUND AND p_keys[i] IS NOT NULL THEN
             v_known := sickbay.key_owner(q.no, p_keys[i], v_now);
         END IF;
         IF v_known IS NULL THEN
             r := NULL;
             r.id := nextval('sickbay.message_number');
-            INSERT INTO sickbay.origin VALUES (q.no, p_origins[i], r.id, v_now) ON CONFLICT DO NOTHING;
+            INSERT INTO sickbay.origin AS o VALUES (q.no, p_origins[i], r.id, v_now)
+                ON CONFLICT (queue, origin) DO UPDATE SET id = excluded.id, adopted_at = excluded.adopted_at
+                WHERE o.adopted_at <= v_now - sickbay.origin_window();
             IF NOT FOUND THEN
                 SELECT o.id INTO v_known FROM sickbay.origin o WHERE o.queue = q.no AND o.origin = p_origins[i];
             END IF;

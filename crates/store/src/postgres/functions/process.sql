@@ -25,6 +25,9 @@ BEGIN
     END LOOP;
     DELETE FROM sickbay.key WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM sickbay.key WHERE state = 1 AND done_until <= v_now LIMIT 10000 FOR UPDATE SKIP LOCKED));
+    DELETE FROM sickbay.origin WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM sickbay.origin WHERE adopted_at <= v_now - sickbay.origin_window()
+        LIMIT 10000 FOR UPDATE SKIP LOCKED));
     WITH gone AS (
         DELETE FROM sickbay.completed WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM sickbay.completed WHERE expires_at <= v_now LIMIT 10000 FOR UPDATE SKIP LOCKED))

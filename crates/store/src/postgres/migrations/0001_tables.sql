@@ -134,6 +134,7 @@ CREATE TABLE sickbay.origin (
     adopted_at bigint  NOT NULL,
     PRIMARY KEY (queue, origin)
 );
+CREATE INDEX origin_adopted ON sickbay.origin (adopted_at);
 
 -- Dead letters, with the messages as they were.
 CREATE TABLE sickbay.dead (
