@@ -48,6 +48,13 @@ fn main() -> Result<()> {
         let count = arguments.get(2).context("dead FOLDER COUNT")?.parse()?;
         return runtime.block_on(growth::cemetery(Path::new(path), count));
     }
+    if let Some("drain-postgres") = arguments.first().map(String::as_str) {
+        let usage = "drain-postgres COUNT WORKERS";
+        let count = arguments.get(1).context(usage)?.parse()?;
+        let workers = arguments.get(2).context(usage)?.parse()?;
+        println!("{:.0}", runtime.block_on(postgres::drain(count, workers))?);
+        return Ok(());
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
     let wanted = |id: &str| only.is_empty() || only.contains(&id);

@@ -63,29 +63,35 @@ pub(crate) async fn store(schema: &str, policy: QueuePolicy) -> Result<PostgresS
 /// The ratio of both rates, in rounds that take turns.
 pub(crate) async fn ratio(rounds: usize, count: usize) -> Result<Value> {
     let address = address()?;
-    let (mut life, mut drain, mut detail) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut life, mut drained, mut detail) = (Vec::new(), Vec::new(), Vec::new());
     let mut worked = Vec::new();
     for _ in 0..rounds {
         let raw = [raw(&address, count, true).await?, raw(&address, count, false).await?];
         let own = [own(&address, count, true).await?, own(&address, count, false).await?];
         life.push(own[0] / raw[0]);
-        drain.push(own[1] / raw[1]);
+        drained.push(own[1] / raw[1]);
         detail.push(json!({"own": own.map(f64::round), "yardstick": raw.map(f64::round)}));
     }
     for _ in 0..rounds {
-        let store = store("drain", QueuePolicy::default()).await?;
-        worked.push(drain_rate_on(&store, count as u64, WORKERS).await?.round());
-        store.close().await?;
+        worked.push(drain(count as u64, WORKERS).await?.round());
     }
     // The best of all rounds, as with the peers.
     let best = worked.iter().copied().fold(0.0, f64::max);
     Ok(json!({
         "ratio": median(life),
-        "drain": median(drain),
+        "drain": median(drained),
         "rounds": detail,
         "drain_per_s": best,
         "drains": worked,
     }))
+}
+
+/// Messages a second that so many workers drain.
+pub(crate) async fn drain(count: u64, workers: usize) -> Result<f64> {
+    let store = store("drain", QueuePolicy::default()).await?;
+    let rate = drain_rate_on(&store, count, workers).await?;
+    store.close().await?;
+    Ok(rate)
 }
 
 /// The hand-written loop: pushing as much as it takes, or taking what is there.

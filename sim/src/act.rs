@@ -304,7 +304,9 @@ impl World {
     fn damage(&mut self, command: &Command) {
         let Some(id) = self.message(command) else { return };
         // A store may deliver what came back from memory, where the bytes are whole.
-        let fresh = |entry: &Entry| entry.is_waiting() && entry.seen == 0 && entry.stream.is_none();
+        // Which messages of a probed type it comes to, and finds damaged, is left to it.
+        let plain = |entry: &Entry| entry.stream.is_none() && entry.kind.is_none();
+        let fresh = |entry: &Entry| entry.is_waiting() && entry.seen == 0 && plain(entry);
         let untouched = |entry: &Entry| !entry.damaged && (entry.is_dead() || fresh(entry));
         let whole = self.oracle().entry(id.number()).is_some_and(untouched);
         if whole {

@@ -16,6 +16,8 @@ use crate::world::World;
 const CHUNK: usize = 2000;
 /// How much larger the last third may be than the first. What is kept besides is allowed for below.
 const GROWTH_MAX: f64 = 1.5;
+/// So many steps before a violation are shown.
+const SHOWN: usize = 30;
 /// Growth below this is noise: caches that fill, a log that waits for its checkpoint.
 const NOISE_BYTES: u64 = 24 << 20;
 
@@ -80,10 +82,14 @@ pub fn soak(seed: u64, time: Duration) -> Result<Soaked> {
     let mut soaked = Soaked::default();
     let mut chunk = 0;
     while started.elapsed() < time || soaked.samples.len() < 6 {
-        for (at, step) in script(seed.wrapping_add(chunk), CHUNK).iter().enumerate() {
+        let steps = script(seed.wrapping_add(chunk), CHUNK);
+        for (at, step) in steps.iter().enumerate() {
             world.step(at + 1, step);
             if let Some(violation) = world.violation() {
-                bail!("chunk {chunk}, step {at} ({step}): {}: {}", violation.invariant, violation.text);
+                let before: Vec<String> =
+                    steps[at.saturating_sub(SHOWN)..at].iter().map(ToString::to_string).collect();
+                let said = format!("{}: {}", violation.invariant, violation.text);
+                bail!("chunk {chunk}, step {at} ({step}): {said}\nbefore it:\n{}", before.join("\n"));
             }
         }
         chunk += 1;
