@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
+use sickbay_testkit::script::Command;
 
 use crate::generate::script;
+use crate::oracle::Violation;
 use crate::run::now;
 use crate::stores::Kind;
 use crate::world::World;
@@ -86,10 +88,7 @@ pub fn soak(seed: u64, time: Duration) -> Result<Soaked> {
         for (at, step) in steps.iter().enumerate() {
             world.step(at + 1, step);
             if let Some(violation) = world.violation() {
-                let before: Vec<String> =
-                    steps[at.saturating_sub(SHOWN)..at].iter().map(ToString::to_string).collect();
-                let said = format!("{}: {}", violation.invariant, violation.text);
-                bail!("chunk {chunk}, step {at} ({step}): {said}\nbefore it:\n{}", before.join("\n"));
+                return Err(shown(&mut world, chunk, &steps[..=at], &violation));
             }
         }
         chunk += 1;
@@ -105,6 +104,21 @@ pub fn soak(seed: u64, time: Duration) -> Result<Soaked> {
     (soaked.messages, soaked.deliveries) = (done.messages, done.deliveries);
     soaked.check()?;
     Ok(soaked)
+}
+
+/// A violation with what led to it: the steps before, and the messages of its queue that are named or could be claimed.
+fn shown(world: &mut World, chunk: u64, steps: &[Command], violation: &Violation) -> anyhow::Error {
+    let steps: Vec<String> =
+        steps[steps.len().saturating_sub(SHOWN)..].iter().map(ToString::to_string).collect();
+    let there: Vec<String> =
+        world.oracle().tell().into_iter().map(|(id, text)| format!("  {id}: {text}")).collect();
+    let Violation { invariant, text } = violation;
+    anyhow::anyhow!(
+        "chunk {chunk}: {invariant}: {text}\nat the end of these steps:\n{}\nmessages:\n{}\ngates: {}",
+        steps.join("\n"),
+        there.join("\n"),
+        world.oracle().gates()
+    )
 }
 
 fn sample(started: Instant, world: &World) -> Sample {

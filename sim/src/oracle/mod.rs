@@ -225,9 +225,16 @@ impl Oracle {
         self.now
     }
 
+    /// The gates of types, in words.
+    pub fn gates(&self) -> String {
+        let gates = |line: &Line| format!("{:?}", line.gates);
+        self.lines.iter().map(gates).collect::<Vec<_>>().join(", ")
+    }
+
     /// Every message that is there, in words.
     pub fn tell(&self) -> BTreeMap<u64, String> {
         let stream = |entry: &Entry| entry.stream.map(|stream| self.stream_names.0[stream].clone());
+        let kind = |entry: &Entry| entry.kind.map(|kind| self.type_names.0[kind].clone());
         let tell = |entry: &Entry| {
             let place = match &entry.place {
                 Place::Leased { process, .. } => format!("leased by {}", process.0),
@@ -238,9 +245,10 @@ impl Oracle {
             let marks: String = marks.iter().filter(|(on, _)| *on).map(|(_, word)| *word).collect();
             let due = (entry.due_at - self.now).max(0);
             format!(
-                "{} {:?} p{} {place}{marks} due in {due} ms",
+                "{} {:?} {:?} p{} {place}{marks} due in {due} ms",
                 self.queue_names.0[entry.queue],
                 stream(entry),
+                kind(entry),
                 entry.priority
             )
         };

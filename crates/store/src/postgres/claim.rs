@@ -59,7 +59,7 @@ impl Inner {
         } else {
             let mut columns = Columns::default();
             settlements.into_iter().for_each(|settlement| columns.add(settlement));
-            columns.one_claim();
+            columns.put_in_order();
             self.exchange_once(&columns, claim.as_ref()).await?
         };
         self.bell.ring(None);
@@ -82,7 +82,9 @@ impl Inner {
     async fn exchange_once(&self, columns: &Columns, claim: Option<&Claim>) -> Result<Answer, StoreError> {
         let wish = Wish::new(self, claim);
         let rows = self.query(EXCHANGE, &wish.params(columns)).await?;
-        read(&rows, claim.map(|claim| &claim.queue))
+        let mut answer = read(&rows, claim.map(|claim| &claim.queue))?;
+        answer.settled = columns.as_given(answer.settled);
+        Ok(answer)
     }
 
     /// Sets aside what is not what was pushed (contract 12). The rest of its stream's run was not handed out
@@ -180,10 +182,11 @@ impl Work for Effects {
             settled.push(None);
             columns.add(settlement);
         }
+        columns.put_in_order();
         let wish = Wish::new(inner, self.claim.as_ref());
         let rows = transaction.query_typed(&inner.sql(EXCHANGE), &wish.params(&columns)).await?;
         let mut answer = read(&rows, self.claim.as_ref().map(|claim| &claim.queue))?;
-        let mut answers = std::mem::take(&mut answer.settled).into_iter();
+        let mut answers = columns.as_given(std::mem::take(&mut answer.settled)).into_iter();
         let fill = |known: Option<Settled>| known.or_else(|| answers.next()).unwrap_or(Settled::LeaseLost);
         answer.settled = settled.into_iter().map(fill).collect();
         Ok(answer)

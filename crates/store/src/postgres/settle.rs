@@ -1,6 +1,7 @@
 //! Deliveries end (contract 13–17): settlements as columns.
 
 use bytes::BytesMut;
+use sickbay_core::settlement::Settled;
 use sickbay_core::signature::{Grouping, Signature, Subject};
 use sickbay_core::{
     Decision, Failure, LeaseToken, MessageType, QueueName, QueuePolicy, Settlement, Stages, StoreError,
@@ -46,6 +47,8 @@ pub(super) struct Columns {
     pub(super) charged: Vec<bool>,
     /// More than completions without anything to add.
     pub(super) rich: bool,
+    /// Where each one was before they were put in order.
+    order: Option<Vec<usize>>,
 }
 
 /// Nothing, of whichever type.
@@ -147,16 +150,37 @@ impl Columns {
         self.add_details(act, details, set_aside, charged);
     }
 
-    /// One claim for all where they are of one, all complete and each there once: then the batch may go as a whole.
-    pub(super) fn one_claim(&mut self) {
+    /// Plain completions go together: each there once, in order, and with one claim for all where they are of one.
+    pub(super) fn put_in_order(&mut self) {
+        if self.rich {
+            return;
+        }
+        let mut order: Vec<usize> = (0..self.ids.len()).collect();
+        order.sort_unstable_by_key(|at| self.ids[*at]);
+        // The second of two alike is refused: that is for the way on which each is looked at.
+        self.rich = order.windows(2).any(|pair| self.ids[pair[0]] == self.ids[pair[1]]);
+        if self.rich {
+            return;
+        }
+        for column in [&mut self.ids, &mut self.claims, &mut self.epochs] {
+            *column = order.iter().map(|at| column[*at]).collect();
+        }
         let same = |column: &[i64]| column.windows(2).all(|pair| pair[0] == pair[1]);
-        let mut ids = self.ids.clone();
-        ids.sort_unstable();
-        let distinct = ids.windows(2).all(|pair| pair[0] != pair[1]);
-        if !self.rich && distinct && same(&self.claims) && same(&self.epochs) {
+        if same(&self.claims) && same(&self.epochs) {
             self.claims.truncate(1);
             self.epochs.truncate(1);
         }
+        self.order = Some(order);
+    }
+
+    /// Answers in the order in which the settlements came.
+    pub(super) fn as_given(&self, answers: Vec<Settled>) -> Vec<Settled> {
+        let Some(order) = &self.order else { return answers };
+        let mut given = vec![Settled::LeaseLost; answers.len()];
+        for (answer, at) in answers.into_iter().zip(order) {
+            given[*at] = answer;
+        }
+        given
     }
 
     pub(super) fn token_params(&self) -> [Param<'_>; 3] {

@@ -135,17 +135,17 @@ impl Tx<'_> {
     /// Gathers from all priorities of a queue, the most urgent first.
     fn gather(&mut self, queue_no: i64, max: u32, gathered: &mut Gathered) -> Result<(), StoreError> {
         let run_max = self.queue(queue_no)?.policy.run_max.max(1);
-        for index in 0..10 {
-            let index = if bug!(PriorityInverted) { 9 - index } else { index };
-            if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
-                break;
-            }
-            self.gather_band(queue_no, index, max, run_max, gathered)?;
+        let mut index = 0;
+        while index < 10 && gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
+            let band = if bug!(PriorityInverted) { 9 - index } else { index };
+            let again = self.gather_band(queue_no, band, max, run_max, gathered)?;
+            index = if again { 0 } else { index + 1 };
         }
         Ok(())
     }
 
-    /// Gathers from one priority of a queue: waiting and fresh messages, whichever is due first.
+    /// Gathers from one priority of a queue: waiting and fresh messages, whichever is due first. True if something
+    /// became claimable on the way that may come before all others.
     fn gather_band(
         &mut self,
         queue_no: i64,
@@ -153,7 +153,7 @@ impl Tx<'_> {
         max: u32,
         run_max: u32,
         gathered: &mut Gathered,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         loop {
             let need = max as usize - gathered.taken.len();
             let (band, position) = {
@@ -183,22 +183,20 @@ impl Tx<'_> {
             if due.is_empty() && fresh.is_empty() {
                 // What lay there was taken out by hand.
                 self.queue(queue_no)?.bands[index].cursor = position.last;
-                return Ok(());
+                return Ok(false);
             }
-            self.merge(
-                Candidates { more_due, more_fresh: last.is_some(), due, fresh },
-                max,
-                run_max,
-                gathered,
-            )?;
+            let candidates = Candidates { more_due, more_fresh: last.is_some(), due, fresh };
+            if self.merge(candidates, max, run_max, gathered)? {
+                return Ok(true);
+            }
             if gathered.taken.len() >= max as usize || gathered.skips >= SKIPS_MAX {
-                return Ok(());
+                return Ok(false);
             }
             if short {
                 self.renew_hint(queue_no, index, band)?;
                 let position = self.queue(queue_no)?.bands[index];
                 if position.next_due > self.now && position.cursor >= position.last {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
         }
@@ -225,19 +223,20 @@ impl Tx<'_> {
         Ok(known_until.is_some())
     }
 
-    /// Takes candidates in the order of their times and numbers.
+    /// Takes candidates in the order of their times and numbers. True if one that was passed over let another go.
     fn merge(
         &mut self,
         candidates: Candidates,
         max: u32,
         run_max: u32,
         gathered: &mut Gathered,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
+        let mut freed = false;
         // A full list may go on: when it is used up, both are read again.
         let Candidates { more_due, more_fresh, .. } = candidates;
         let mut due = candidates.due.into_iter().peekable();
         let mut fresh = candidates.fresh.into_iter().peekable();
-        while gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
+        while !freed && gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
             let waiting_first = match (due.peek(), fresh.peek()) {
                 (None, None) => break,
                 (Some(_), None) if more_fresh => break,
@@ -249,7 +248,7 @@ impl Tx<'_> {
             let before = gathered.taken.len();
             if waiting_first {
                 let Some(candidate) = due.next() else { break };
-                self.take_waiting(candidate, gathered)?;
+                freed = self.take_waiting(candidate, gathered)?;
                 if gathered.taken.len() > before {
                     let room = max as usize - gathered.taken.len();
                     self.take_run(room.min(run_max as usize - 1) as u32, gathered)?;
@@ -260,7 +259,8 @@ impl Tx<'_> {
             }
             gathered.skips += u32::from(gathered.taken.len() == before);
         }
-        self.keep_ready(due)
+        self.keep_ready(due)?;
+        Ok(freed)
     }
 
     /// What was not needed of the messages kept in memory goes back there.
@@ -355,8 +355,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Takes a waiting message, or sets it where it belongs.
-    fn take_waiting(&mut self, candidate: Taken, gathered: &mut Gathered) -> Result<(), StoreError> {
+    /// Takes a waiting message, or sets it where it belongs. True if another one of its stream can be claimed instead.
+    fn take_waiting(&mut self, candidate: Taken, gathered: &mut Gathered) -> Result<bool, StoreError> {
         let Taken { mut lease, row } = candidate;
         (lease.pushed_at, lease.payload_bytes) = (row.pushed_at, row.payload.len() as u64);
         let (place, queue) = (lease.place, lease.place.queue());
@@ -367,7 +367,7 @@ impl Tx<'_> {
         }
         if let Some(stream) = row.stream {
             if self.state.leased_streams.contains_key(&stream) && !bug!(TwoOfAStreamOut) {
-                return self.demote(stream, place, lease.due_at);
+                return self.demote(stream, place, lease.due_at).map(|()| false);
             }
             let deferred = self
                 .prepare("SELECT 1 FROM entry WHERE stream = ?1 AND deferred = 1 AND number = ?2")?
@@ -377,7 +377,7 @@ impl Tx<'_> {
         }
         lease.keyed = row.key.is_some();
         if row.expected_checksum(place.number()) != row.checksum {
-            return self.set_corrupt_aside(lease);
+            return self.set_corrupt_aside(lease).map(|()| false);
         }
         if !self.passes_key(&lease, &row)? {
             return self.let_next_go(row.stream);
@@ -385,12 +385,12 @@ impl Tx<'_> {
         self.pass_gate(queue, row.type_no)?;
         self.lease_waiting(&mut lease)?;
         gathered.taken.push(Taken { lease, row });
-        Ok(())
+        Ok(false)
     }
 
     /// An entry was kept back that others of its stream may have waited for.
-    fn let_next_go(&mut self, stream: Option<i64>) -> Result<(), StoreError> {
-        stream.map_or(Ok(()), |stream| self.free_stream(stream))
+    fn let_next_go(&mut self, stream: Option<i64>) -> Result<bool, StoreError> {
+        stream.map_or(Ok(false), |stream| self.let_stream_go(stream))
     }
 
     /// Goes on with the entries that directly follow the first one of a stream.

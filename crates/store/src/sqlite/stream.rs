@@ -154,13 +154,20 @@ impl Tx<'_> {
 
     /// Puts what can be claimed of a stream where claims look for it; forgets an empty stream.
     pub(super) fn free_stream(&mut self, stream: i64) -> Result<(), StoreError> {
+        self.let_stream_go(stream).map(drop)
+    }
+
+    /// The same; true if something that was blocked can be claimed now.
+    pub(super) fn let_stream_go(&mut self, stream: i64) -> Result<bool, StoreError> {
+        let mut freed = false;
         if self.state.leased_streams.contains_key(&stream) {
-            return Ok(());
+            return Ok(freed);
         }
         if let Some(mut waiting) = self.state.demoted.remove(&stream) {
             while let Some((_, _, number, place)) = waiting.pop_first() {
                 // One that keeps the order waits until it is the first: another may have come before it.
                 if self.is_deferred(stream, number)? && self.unblock(Place(place))? {
+                    freed = true;
                     break;
                 }
             }
@@ -169,22 +176,23 @@ impl Tx<'_> {
             }
         }
         match self.first_entry(stream)? {
-            Some(first) if self.is_held(stream, first.number)? => self.block(first.place),
-            Some(first) => self.promote(stream, first),
-            None => self.forget_if_empty(stream),
+            Some(first) if self.is_held(stream, first.number)? => self.block(first.place)?,
+            Some(first) => freed |= self.promote(stream, first)?,
+            None => self.forget_if_empty(stream)?,
         }
+        Ok(freed)
     }
 
-    /// Makes the first entry claimable; its row in `waiting` may not exist yet.
-    fn promote(&mut self, stream: i64, first: Entry) -> Result<(), StoreError> {
+    /// Makes the first entry claimable; its row in `waiting` may not exist yet. False if it was so before.
+    fn promote(&mut self, stream: i64, first: Entry) -> Result<bool, StoreError> {
         let known: Option<i64> = self
             .prepare("SELECT state FROM waiting WHERE place = ?1")?
             .query_row([first.place.0], |row| row.get(0))
             .optional()
             .translated()?;
         match known {
-            Some(3) => self.unblock(first.place).map(drop),
-            Some(_) => Ok(()),
+            Some(3) => self.unblock(first.place),
+            Some(_) => Ok(false),
             None => {
                 let type_no = self
                     .prepare("SELECT type FROM message WHERE place = ?1")?
@@ -192,7 +200,7 @@ impl Tx<'_> {
                     .translated()?;
                 let mut fresh = Leased::fresh(first.place, first.due_at, type_no);
                 fresh.stream = Some((stream, false));
-                self.put_waiting(fresh, 0)
+                self.put_waiting(fresh, 0).map(|()| true)
             }
         }
     }

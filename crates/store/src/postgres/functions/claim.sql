@@ -289,7 +289,7 @@ BEGIN
     ), l AS (
         INSERT INTO sickbay.lease AS i (claim, epoch, queue, process, worker, claimed_at, until, suspect, ids, special, rows)
         SELECT nextval('sickbay.claim_number'), v_epoch, q.no, p_process, p_worker, v_now,
-               sickbay.time_after(v_now, p_lease), v_suspicion = 1, array_agg(m.id),
+               sickbay.time_after(v_now, p_lease), v_suspicion = 1, array_agg(m.id ORDER BY m.id),
                array_agg(m.id) FILTER (WHERE m.stream IS NOT NULL OR m.key IS NOT NULL OR m.traces),
                array_agg(m.whole)
         FROM m RETURNING i.claim, i.until
