@@ -9,6 +9,7 @@ use sickbay_core::decide::Decision;
 use sickbay_core::{Settlement, Timestamp};
 
 use crate::held::Held;
+use crate::lane::LANES;
 use crate::sync::atomic::Ordering;
 
 /// The later deliveries of a stream's run, in order.
@@ -45,6 +46,10 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     pub(crate) fn release(held: Arc<Held>) -> Self {
         Self { settlement: Settlement::release(held.token()), held, rest: None }
+    }
+
+    fn claim(&self) -> u64 {
+        self.settlement.token.claim
     }
 }
 
@@ -126,6 +131,9 @@ pub(crate) struct Hands {
     pub(crate) waiting: bool,
     /// It is being withdrawn; nothing is handed in before, or it would take what is given back.
     pub(crate) recalling: bool,
+    /// The claims whose settlements each lane is handing in, in order. Two turns that settle parts of one claim at
+    /// once would wait for each other where many share a store.
+    pub(crate) settling: [Vec<u64>; LANES],
     /// Lanes with nothing to do.
     pub(crate) parked: Vec<usize>,
     /// How much of the prefetch is used now: nothing after the buffer expired, then growing again.
@@ -152,6 +160,7 @@ impl Hands {
             wanted: 0,
             waiting: false,
             recalling: false,
+            settling: Default::default(),
             parked: Vec::new(),
             room: prefetch,
             room_grows_from: Timestamp::default(),
@@ -254,10 +263,40 @@ impl Hands {
         (self.outbox.len() - before) as u64
     }
 
+    /// True if something can be handed in now.
+    pub(crate) fn has_outgoing(&self) -> bool {
+        self.outbox.iter().any(|outgoing| !self.is_settling(outgoing))
+    }
+
+    /// Takes what a lane hands in next out of the outbox.
+    pub(crate) fn take_outgoing(&mut self, lane: usize, most: usize) -> Vec<Outgoing> {
+        let settling = std::mem::take(&mut self.settling);
+        let taken: Vec<Outgoing> = if settling.iter().all(Vec::is_empty) {
+            self.outbox.drain(..self.outbox.len().min(most)).collect()
+        } else {
+            let free = |outgoing: &mut Outgoing| !is_among(&settling, outgoing.claim());
+            self.outbox.extract_if(.., free).take(most).collect()
+        };
+        self.settling = settling;
+        let claims = &mut self.settling[lane];
+        claims.extend(taken.iter().map(Outgoing::claim));
+        claims.sort_unstable();
+        claims.dedup();
+        taken
+    }
+
+    fn is_settling(&self, outgoing: &Outgoing) -> bool {
+        is_among(&self.settling, outgoing.claim())
+    }
+
     /// A lane to wake, if there is something to do and one is free.
     pub(crate) fn lane_to_wake(&mut self, stopping: bool) -> Option<usize> {
         let claim = !stopping && !self.waiting && self.spare() > 0;
-        let work = claim || !self.outbox.is_empty();
+        let work = claim || self.has_outgoing();
         if work && !self.recalling { self.parked.pop() } else { None }
     }
+}
+
+fn is_among(settling: &[Vec<u64>; LANES], claim: u64) -> bool {
+    settling.iter().any(|claims| claims.binary_search(&claim).is_ok())
 }

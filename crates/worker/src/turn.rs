@@ -34,6 +34,7 @@ pub(crate) enum Step {
 
 /// A turn to take.
 pub(crate) struct Plan {
+    lane: usize,
     turn: Turn,
     sent: Vec<Sent>,
     waits: bool,
@@ -99,32 +100,31 @@ impl Shared {
             return Step::Backoff(hands.turns_from);
         }
         let want = if stopping { 0 } else { hands.want(TURN_MAX as u32) };
-        let waits = hands.outbox.is_empty();
+        let waits = !hands.has_outgoing();
         if hands.recalling || (waits && (want == 0 || hands.waiting)) {
-            if waits && self.closed.is_up() && hands.unsettled == 0 {
+            if hands.outbox.is_empty() && self.closed.is_up() && hands.unsettled == 0 {
                 return Step::End;
             }
             hands.parked.push(lane);
             return Step::Park;
         }
-        let plan = self.take(&mut hands, want, waits);
+        let plan = self.take(&mut hands, lane, want, waits);
         self.wake(&mut hands);
         Step::Turn(plan)
     }
 
-    fn take(&self, hands: &mut Hands, want: u32, waits: bool) -> Plan {
+    fn take(&self, hands: &mut Hands, lane: usize, want: u32, waits: bool) -> Plan {
         hands.wanted += want;
         hands.waiting |= waits;
-        let count = hands.outbox.len().min(TURN_MAX);
-        let (settlements, sent) = hands.outbox.drain(..count).map(Sent::of).unzip();
+        let (settlements, sent) = hands.take_outgoing(lane, TURN_MAX).into_iter().map(Sent::of).unzip();
         let wait = if waits { WAIT } else { Duration::ZERO };
-        Plan { turn: Turn { settlements, want, wait }, sent, waits }
+        Plan { lane, turn: Turn { settlements, want, wait }, sent, waits }
     }
 
     /// Takes the turn. A claim that waits is dropped when the worker stops or needs less: the source
     /// gives back what it would have got.
     pub(crate) async fn take_turn(&self, plan: Plan) {
-        let Plan { turn, sent, waits } = plan;
+        let Plan { lane, turn, sent, waits } = plan;
         let want = turn.want;
         let answer = if waits {
             tokio::select! {
@@ -139,6 +139,7 @@ impl Shared {
         let failed = {
             let mut hands = self.hands();
             hands.wanted -= want;
+            hands.settling[lane].clear();
             if waits {
                 (hands.waiting, hands.recalling) = (false, false);
             }
@@ -158,8 +159,17 @@ impl Shared {
                 }
             }
         };
+        self.wake_for_outbox();
         for (held, rest, error) in failed {
             self.settle_as_failed(held, rest, error).await;
+        }
+    }
+
+    /// What had to wait for the end of this turn may be handed in: this lane may run a handler first.
+    fn wake_for_outbox(&self) {
+        let mut hands = self.hands();
+        if !hands.outbox.is_empty() {
+            self.wake(&mut hands);
         }
     }
 

@@ -42,7 +42,7 @@ impl Pushed {
 }
 
 /// How long a store remembers the origin of what it adopted: longer than any broker goes on redelivering.
-pub const ORIGIN_WINDOW: Duration = Duration::from_hours(7 * 24);
+pub const ORIGIN_WINDOW: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// A broker's message that failed, taken into the store before the broker is told "done".
 #[derive(Clone, Debug)]
