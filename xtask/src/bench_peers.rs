@@ -8,7 +8,12 @@ use serde_json::Value;
 
 use crate::servers::{Postgres, Rabbit};
 
-/// Builds the comparison, starts the servers that its peers need and returns the figures by peer.
+/// The peers that need PostgreSQL.
+pub(crate) const ON_POSTGRES: [&str; 6] =
+    ["graphile_worker", "apalis_postgres", "pgmq", "pgmq_100", "pg_boss", "underway"];
+
+/// Builds the comparison, starts the servers that its peers need and returns the figures by peer. A peer that
+/// could not be measured has an `error` in their place.
 ///
 /// `kind` is `drain` or `latency`; `extra` are further options of the program, as in
 /// `run("drain", &["--count", "50000", "--only", "effectum,rabbitmq"])`. Without `--only`, `drain` measures
@@ -18,17 +23,17 @@ pub(crate) fn run(kind: &str, extra: &[&str]) -> Result<Value> {
     let only = value_of(extra, "--only").unwrap_or(if kind == "latency" {
         "effectum"
     } else {
-        "effectum,graphile_worker,apalis_postgres,rabbitmq"
+        "effectum,graphile_worker,apalis_postgres,pgmq,pgmq_100,pg_boss,underway,rabbitmq"
     });
     let wants = |names: &[&str]| only.split(',').any(|peer| names.contains(&peer));
-    let postgres = (wants(&["graphile_worker", "apalis_postgres"]) && value_of(extra, "--pg").is_none())
-        .then(Postgres::start)
-        .transpose()?;
+    let postgres =
+        (wants(&ON_POSTGRES) && value_of(extra, "--pg").is_none()).then(Postgres::start).transpose()?;
     let rabbit =
         (wants(&["rabbitmq"]) && value_of(extra, "--amqp").is_none()).then(Rabbit::start).transpose()?;
 
     let mut command = Command::new(program);
     command.arg(kind).arg("--dir").arg(std::env::temp_dir());
+    command.arg("--node").arg(target()?.join("node"));
     if let Some(postgres) = &postgres {
         command.args(["--pg", &postgres.url]);
     }
@@ -43,8 +48,7 @@ pub(crate) fn run(kind: &str, extra: &[&str]) -> Result<Value> {
 
 /// Builds the program, in a target folder of its own: its dependencies clash with ours.
 fn build() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")?;
-    let target = root.join("target/peers");
+    let (root, target) = (root()?, target()?);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
         .args(["build", "--release", "--locked", "--manifest-path"])
@@ -55,6 +59,15 @@ fn build() -> Result<PathBuf> {
         .context("cargo")?;
     ensure!(status.success(), "bench/peers does not build: {status}");
     Ok(target.join("release/peers"))
+}
+
+fn root() -> Result<&'static Path> {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask has no parent folder")
+}
+
+/// Where the program is built and packages for it are installed.
+fn target() -> Result<PathBuf> {
+    Ok(root()?.join("target/peers"))
 }
 
 fn value_of<'a>(options: &[&'a str], name: &str) -> Option<&'a str> {

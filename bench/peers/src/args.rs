@@ -26,6 +26,8 @@ pub(crate) struct Args {
     pub(crate) rounds: usize,
     /// Where peers that keep files put them. Defaults to the current folder.
     pub(crate) dir: PathBuf,
+    /// Where packages for Node.js are installed. Defaults to `peers-node` in `dir`.
+    pub(crate) node: Option<PathBuf>,
     pub(crate) pg: Option<String>,
     pub(crate) amqp: Option<String>,
     only: Vec<Peer>,
@@ -44,6 +46,7 @@ impl Args {
             duration: Duration::from_secs(5),
             rounds: 1,
             dir: PathBuf::from("."),
+            node: None,
             pg: None,
             amqp: None,
             only: Vec::new(),
@@ -61,6 +64,7 @@ impl Args {
             "--seconds" => self.duration = Duration::try_from_secs_f64(value.parse()?)?,
             "--rounds" => self.rounds = value.parse()?,
             "--dir" => self.dir = value.into(),
+            "--node" => self.node = Some(value.into()),
             "--pg" => self.pg = Some(value),
             "--amqp" => self.amqp = Some(value),
             "--only" => self.only = value.split(',').map(str::parse).collect::<Result<_>>()?,
@@ -69,10 +73,11 @@ impl Args {
         Ok(())
     }
 
-    /// Those named by `--only`, else all whose server has an address.
+    /// Those named by `--only`, else all that can be measured and whose server has an address.
     pub(crate) fn peers(&self) -> Result<Vec<Peer>> {
         if self.only.is_empty() {
-            return Ok(Peer::ALL.into_iter().filter(|peer| peer.is_reachable(self)).collect());
+            let is_wanted = |peer: &Peer| peer.is_reachable(self) && peer.measures(self.kind);
+            return Ok(Peer::ALL.into_iter().filter(is_wanted).collect());
         }
         match self.only.iter().find(|peer| !peer.is_reachable(self)) {
             Some(peer) => bail!("{peer} needs the address of its server"),

@@ -114,6 +114,11 @@ impl Tally {
         self.finished_at.get().copied().context("a notice without a time")
     }
 
+    /// Whether the last handler ran.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finished_at.get().is_some()
+    }
+
     /// Gives stragglers two seconds, then takes stock.
     pub(crate) async fn latencies(&self) -> Latencies {
         let _ = tokio::time::timeout(Duration::from_secs(2), self.finished.notified()).await;
@@ -139,12 +144,19 @@ pub(crate) fn latency_count(duration: Duration) -> usize {
 pub(crate) struct Drained {
     pub(crate) count: usize,
     pub(crate) enqueue: Duration,
+    /// Until the last handler ran. Peers that acknowledge behind the handlers' back are not through then.
+    pub(crate) handled: Duration,
+    /// Until the last acknowledgement was committed, or sent to a peer that confirms none.
     pub(crate) drain: Duration,
 }
 
 impl Drained {
     pub(crate) fn drain_per_s(&self) -> f64 {
         self.count as f64 / self.drain.as_secs_f64()
+    }
+
+    pub(crate) fn handled_per_s(&self) -> f64 {
+        self.count as f64 / self.handled.as_secs_f64()
     }
 
     pub(crate) fn enqueue_per_s(&self) -> f64 {

@@ -17,11 +17,21 @@ use crate::load::{self, Drained, ENQUEUE_BATCH, Latencies, Message, PRODUCER_PAU
 
 const QUEUE: &str = "messages";
 const CONNECTIONS: u32 = 20;
-const BATCH: usize = 5000;
+const WORKERS: usize = 2;
+const BATCH: usize = 2500;
 const CONCURRENCY: usize = 1000;
 const POLL: Duration = Duration::from_millis(5);
+const ALL_DONE: &str = "SELECT NOT EXISTS (SELECT FROM apalis.jobs WHERE status <> 'Done')";
 
 type Storage = PostgresStorage<Message>;
+
+pub(crate) fn settings() -> String {
+    format!(
+        "{WORKERS} workers, batch {BATCH}, concurrency {CONCURRENCY}, poll {} ms, no separate lock; \
+         acknowledges each batch behind the handlers",
+        POLL.as_millis()
+    )
+}
 
 pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     let database = Database::create(args, CONNECTIONS).await?;
@@ -35,13 +45,20 @@ pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     database.settle().await?;
 
     let tally = Tally::new(args.count);
-    let context = WorkerContext::new("peers");
+    let contexts: Vec<_> = (0..WORKERS).map(|n| WorkerContext::new(&format!("peers-{n}"))).collect();
     let began = load::now();
-    let running = tokio::spawn(work(storage, context.clone(), Arc::clone(&tally)));
-    let drain = tally.finished_at().await? - began;
-    stop(&context, running).await?;
+    let start =
+        |context: &WorkerContext| tokio::spawn(work(storage.clone(), context.clone(), Arc::clone(&tally)));
+    let running: Vec<_> = contexts.iter().map(start).collect();
+    let handled = tally.finished_at().await? - began;
+    // It ends when the acknowledgements that it gathered are committed.
+    for (context, worker) in contexts.iter().zip(running) {
+        stop(context, worker).await?;
+    }
+    let drain = began.elapsed();
+    database.expect(ALL_DONE).await?;
     database.remove().await?;
-    Ok(Drained { count: args.count, enqueue, drain })
+    Ok(Drained { count: args.count, enqueue, handled, drain })
 }
 
 pub(crate) async fn latency(args: &Args) -> Result<Latencies> {

@@ -14,6 +14,10 @@ const JOB: &str = "message";
 const CONCURRENCY_MAX: u16 = 4096;
 const CONCURRENCY_MIN: u16 = 2048;
 
+pub(crate) fn settings() -> String {
+    format!("concurrency {CONCURRENCY_MIN} to {CONCURRENCY_MAX}")
+}
+
 pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     let folder = Folder::create(&args.dir)?;
     let queue = Queue::new(&folder.0.join("effectum.db")).await.map_err(as_anyhow)?;
@@ -27,9 +31,10 @@ pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     let tally = Tally::new(args.count);
     let began = load::now();
     let worker = start_worker(&queue, &tally).await?;
-    let drain = tally.finished_at().await? - began;
+    let handled = tally.finished_at().await? - began;
     stop(worker, &queue).await?;
-    Ok(Drained { count: args.count, enqueue, drain })
+    // It stops slowly, so its last acknowledgements are left out.
+    Ok(Drained { count: args.count, enqueue, handled, drain: handled })
 }
 
 pub(crate) async fn latency(args: &Args) -> Result<Latencies> {

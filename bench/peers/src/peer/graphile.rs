@@ -1,12 +1,13 @@
-//! graphile_worker: jobs in PostgreSQL, fetched through local queues of 5,000 as in its own benchmark.
+//! graphile_worker: jobs in PostgreSQL, fetched through local queues and completed in batches as in its own
+//! benchmark.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use graphile_worker::{
-    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext, WorkerOptions,
-    WorkerUtils,
+    IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, Worker, WorkerContext,
+    WorkerOptions, WorkerUtils,
 };
 
 use crate::args::Args;
@@ -15,11 +16,12 @@ use crate::load::{self, Drained, ENQUEUE_BATCH, Latencies, Message, PRODUCER_PAU
 
 const SCHEMA: &str = "graphile_worker";
 const CONNECTIONS: u32 = 20;
-const CONCURRENCY: usize = 100;
-const LOCAL_QUEUES: usize = 2;
-const LOCAL_QUEUE: usize = 2500;
+const CONCURRENCY: usize = 24;
+const LOCAL_QUEUES: usize = 4;
+const LOCAL_QUEUE: usize = 1000;
 const POLL: Duration = Duration::from_millis(5);
 const BATCH_DELAY: Duration = Duration::from_millis(5);
+const ALL_DONE: &str = "SELECT NOT EXISTS (SELECT FROM graphile_worker._private_jobs)";
 
 #[derive(Debug, Clone)]
 struct Handled(Arc<Tally>);
@@ -39,6 +41,14 @@ impl TaskHandler for Message {
     }
 }
 
+pub(crate) fn settings() -> String {
+    format!(
+        "concurrency {CONCURRENCY}, {LOCAL_QUEUES} local queues of {LOCAL_QUEUE}, completes in batches every {} ms \
+         behind the handlers",
+        BATCH_DELAY.as_millis()
+    )
+}
+
 pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     let database = Database::create(args, CONNECTIONS).await?;
     let utils = migrated(&database).await?;
@@ -53,15 +63,19 @@ pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     let tally = Tally::new(args.count);
     let worker = Arc::new(options(&database, &tally).init().await?);
     let began = load::now();
-    let running = tokio::spawn({
-        let worker = Arc::clone(&worker);
-        async move { worker.run().await }
-    });
-    let drain = tally.finished_at().await? - began;
+    let running = tokio::spawn(run(Arc::clone(&worker)));
+    let handled = tally.finished_at().await? - began;
+    // It ends when the completions still in its batches are committed.
     worker.request_shutdown();
     running.await??;
+    let drain = began.elapsed();
+    database.expect(ALL_DONE).await?;
     database.remove().await?;
-    Ok(Drained { count: args.count, enqueue, drain })
+    Ok(Drained { count: args.count, enqueue, handled, drain })
+}
+
+async fn run(worker: Arc<Worker>) -> Result<()> {
+    Ok(worker.run().await?)
 }
 
 pub(crate) async fn latency(args: &Args) -> Result<Latencies> {
@@ -70,10 +84,7 @@ pub(crate) async fn latency(args: &Args) -> Result<Latencies> {
     let count = load::latency_count(args.duration);
     let tally = Tally::new(count);
     let worker = Arc::new(options(&database, &tally).init().await?);
-    let running = tokio::spawn({
-        let worker = Arc::clone(&worker);
-        async move { worker.run().await }
-    });
+    let running = tokio::spawn(run(Arc::clone(&worker)));
     for id in 0..count {
         let message = Message::new(id);
         tally.sending(id);

@@ -19,6 +19,10 @@ const PREFETCH: u16 = 1000;
 const ACK_EVERY: usize = 500;
 const PERSISTENT: u8 = 2;
 
+pub(crate) fn settings() -> String {
+    format!("quorum queue, prefetch {PREFETCH}, every {ACK_EVERY}th delivery acknowledges all before it")
+}
+
 pub(crate) async fn drain(args: &Args) -> Result<Drained> {
     let broker = Broker::connect(args).await?;
     let enqueue_began = load::now();
@@ -52,8 +56,9 @@ pub(crate) async fn drain(args: &Args) -> Result<Drained> {
         }
     }
     let drain = began.elapsed();
+    let handled = tally.finished_at().await? - began;
     broker.close().await?;
-    Ok(Drained { count: args.count, enqueue, drain })
+    Ok(Drained { count: args.count, enqueue, handled, drain })
 }
 
 pub(crate) async fn latency(args: &Args) -> Result<Latencies> {

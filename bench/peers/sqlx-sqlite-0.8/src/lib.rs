@@ -1,0 +1,1 @@
+//! Empty: see the `[patch]` section in the manifest one folder up.
