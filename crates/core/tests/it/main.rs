@@ -7,3 +7,4 @@ mod errors;
 mod gate;
 mod retry;
 mod signature;
+mod words;
