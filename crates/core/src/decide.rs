@@ -59,6 +59,22 @@ pub enum SetAside {
 }
 
 impl SetAside {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::PoisonMessage,
+        Self::NonRetryableError,
+        Self::MaxDeliveryCountExceeded,
+        Self::CrashBudgetSpent,
+        Self::DeadlinePassed,
+        Self::Corrupt,
+        Self::Operator,
+    ];
+
+    /// The one that people see as this word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.as_str() == word)
+    }
+
     /// The word that people see.
     pub const fn as_str(self) -> &'static str {
         match self {

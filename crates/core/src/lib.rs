@@ -24,6 +24,7 @@ pub mod name;
 pub mod policy;
 pub mod port;
 pub mod quarantine;
+pub mod record;
 #[cfg(feature = "seeded-bugs")]
 pub mod seeded;
 pub mod settlement;

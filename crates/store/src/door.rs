@@ -150,6 +150,15 @@ pub fn first_line(error: &str) -> String {
     text::first_line(error, FIRST_LINE_CHARACTERS_MAX)
 }
 
+/// How much of an error is kept where lists are searched, at least.
+const SEARCHED_BYTES: usize = 2048;
+
+/// The beginning of an error, as much of it as every list can be searched for.
+pub fn searched(error: &str) -> &str {
+    let end = (0..=SEARCHED_BYTES.min(error.len())).rev().find(|at| error.is_char_boundary(*at)).unwrap_or(0);
+    &error[..end]
+}
+
 /// What is kept beside a payload to see that it has not changed.
 pub fn checksum(payload: &[u8]) -> u64 {
     xxh3_64(payload)

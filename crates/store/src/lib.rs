@@ -4,6 +4,7 @@
 //! holds them to it. [`memory`] is its short, readable form. [`door`] is what all check before they
 //! let anything in.
 
+pub mod copy;
 pub mod door;
 pub mod memory;
 mod pack;
@@ -13,8 +14,9 @@ mod present;
 pub mod sqlite;
 mod system_clock;
 
+pub use copy::{Copied, CopyState, copy};
 pub use memory::{MemoryEffect, MemoryStore};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresEffect, PostgresOptions, PostgresStore};
-pub use sqlite::{Lost, SqliteEffect, SqliteOptions, SqliteStore};
+pub use sqlite::{Lost, SqliteAtRest, SqliteEffect, SqliteOptions, SqliteStore};
 pub use system_clock::SystemClock;

@@ -1,6 +1,7 @@
 //! The ports: what stores and sources offer, split by who calls them. One method is one transaction,
 //! and everything is batched from the first signature.
 
+mod copy;
 mod desk;
 mod exchange;
 mod source;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use copy::{CopyStep, Export, Identity, Import, PageSize, Progress};
 pub use desk::{Desk, Overview, Replay, Replayed};
 pub use exchange::{Claim, Exchange, Exchanged, ProcessId, Renewal};
 pub use source::{Source, SourceError, Turn};

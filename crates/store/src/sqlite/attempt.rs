@@ -2,12 +2,12 @@
 //! usually a stack trace, is kept once for all attempts that share it.
 
 use rusqlite::params;
-use sickbay_core::quarantine::AttemptEnd;
+use sickbay_core::quarantine::{Attempt, AttemptEnd};
 use sickbay_core::text::cleaned_error;
 use sickbay_core::{Failure, StoreError};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::pack::{Entry, append, entries};
+use super::pack::{Entry, append, append_whole, entries};
 use super::settle::Ending;
 use super::state::Leased;
 use super::tx::Tx;
@@ -39,6 +39,8 @@ impl Tx<'_> {
         let (error, tail) = split(&cleaned);
         let trace = tail.map(|tail| self.share_trace(tail)).transpose()?;
         let output = ending.output.as_deref().map(door::clean_output);
+        let code = failure.and_then(|failure| failure.code.as_deref()).map(cleaned_error);
+        let schema_path = failure.and_then(|failure| failure.schema_path.as_deref()).map(cleaned_error);
         let entry = Entry {
             number: message.counters.attempt_number(),
             started_at: ending.started_at,
@@ -47,6 +49,8 @@ impl Tx<'_> {
             end,
             failure,
             error,
+            code: code.as_deref(),
+            schema_path: schema_path.as_deref(),
             trace,
             signature: ending.signature,
             ran: ending.ran,
@@ -54,6 +58,31 @@ impl Tx<'_> {
         };
         append(&mut message.history, &entry);
         Ok(())
+    }
+
+    /// The history of a message that was elsewhere until now, packed.
+    pub(super) fn pack_history(&self, attempts: &[Attempt]) -> Result<Vec<u8>, StoreError> {
+        let mut history = Vec::new();
+        for attempt in attempts {
+            let (error, tail) = split(attempt.failure.as_ref().map_or("", |failure| &failure.error));
+            let entry = Entry {
+                number: attempt.number,
+                started_at: attempt.started_at.millis(),
+                ended_at: attempt.ended_at.millis(),
+                worker: &attempt.worker,
+                end: attempt.end,
+                failure: attempt.failure.as_ref(),
+                error,
+                code: attempt.failure.as_ref().and_then(|failure| failure.code.as_deref()),
+                schema_path: attempt.failure.as_ref().and_then(|failure| failure.schema_path.as_deref()),
+                trace: tail.map(|tail| self.share_trace(tail)).transpose()?,
+                signature: attempt.signature,
+                ran: attempt.ran,
+                output: attempt.output.as_deref(),
+            };
+            append_whole(&mut history, &entry);
+        }
+        Ok(history)
     }
 
     fn share_trace(&self, text: &str) -> Result<i64, StoreError> {

@@ -3,6 +3,7 @@
 //! Reading order: [`place`] (how messages lie in the file), `schema.sql`, [`writer`] (group commit),
 //! then what happens to a message: [`push`], [`claim`], [`settle`], [`quarantine`], [`stream`].
 
+mod at_rest;
 mod attempt;
 mod claim;
 mod desk;
@@ -43,6 +44,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
+pub use at_rest::SqliteAtRest;
 pub use effect::SqliteEffect;
 pub use mark::Lost;
 use sickbay_core::port::ProcessId;
@@ -164,6 +166,7 @@ impl SqliteStore {
             vfs: options.vfs.clone(),
             accept_loss: options.accept_loss,
         })?;
+        at_rest::refuse_unfinished(&file.connection, &path)?;
         let process = ProcessId(random());
         let now = options.clock.now().millis();
         let evidence = options.evidence.as_deref().unwrap_or("the process that held it died");

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use sickbay_core::quarantine::{Attempt, AttemptEnd};
 use sickbay_core::signature::Signature;
-use sickbay_core::text::cleaned_error;
 use sickbay_core::{Failure, Kind, Reason, Stages, Timestamp};
 
 use super::state::Leased;
@@ -42,7 +41,7 @@ pub(super) fn unpack_facts(packed: &[u8], message: &mut Leased) {
     message.first_failed_at = next().checked_sub(1).map(|at| at as i64);
 }
 
-/// One attempt as it is kept: its error may go on in a shared trace.
+/// One attempt as it is kept: its texts are clean, and its error may go on in a shared trace.
 pub(super) struct Entry<'a> {
     pub(super) number: u32,
     pub(super) started_at: i64,
@@ -51,6 +50,8 @@ pub(super) struct Entry<'a> {
     pub(super) end: AttemptEnd,
     pub(super) failure: Option<&'a Failure>,
     pub(super) error: &'a str,
+    pub(super) code: Option<&'a str>,
+    pub(super) schema_path: Option<&'a str>,
     pub(super) trace: Option<i64>,
     pub(super) signature: Option<Signature>,
     pub(super) ran: Option<Duration>,
@@ -67,8 +68,14 @@ const ENDS: [AttemptEnd; 7] = [
     AttemptEnd::Reset,
 ];
 
-/// Adds an attempt to a packed history.
+/// Adds an attempt to a packed history, which loses its middle where it has grown too long.
 pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
+    append_whole(history, entry);
+    forget_middle(history);
+}
+
+/// Adds an attempt to a packed history, however long that is.
+pub(super) fn append_whole(history: &mut Vec<u8>, entry: &Entry<'_>) {
     let mut packer = Packer(Vec::with_capacity(128 + entry.error.len() + entry.worker.len()));
     packer.number(u64::from(entry.number));
     packer.number(entry.started_at as u64);
@@ -81,9 +88,9 @@ pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
         packer.text(failure.reason.as_str());
         packer.text(entry.error);
         packer.maybe_number(entry.trace.map(|trace| trace as u64 >> 1));
-        packer.maybe_text(failure.code.as_deref().map(cleaned_error).as_deref());
+        packer.maybe_text(entry.code);
         packer.maybe_number(failure.retry_after.map(|wait| wait.as_millis() as u64));
-        packer.maybe_text(failure.schema_path.as_deref().map(cleaned_error).as_deref());
+        packer.maybe_text(entry.schema_path);
     }
     packer.maybe_number(entry.signature.map(|signature| signature.to_bits() >> 1));
     packer.number(entry.signature.map_or(0, |signature| signature.to_bits() & 1));
@@ -94,7 +101,6 @@ pub(super) fn append(history: &mut Vec<u8>, entry: &Entry<'_>) {
     head.number(packer.0.len() as u64);
     head.0.extend_from_slice(&packer.0);
     *history = head.0;
-    forget_middle(history);
 }
 
 /// Keeps a history from growing without end: the first attempt and the newest ones stay.
@@ -170,6 +176,8 @@ mod tests {
             end: AttemptEnd::Failed,
             failure,
             error: failure.map_or("", |failure| &failure.error),
+            code: failure.and_then(|failure| failure.code.as_deref()),
+            schema_path: None,
             trace: None,
             signature: Some(Signature::from_bits(u64::MAX)),
             ran: Some(Duration::from_micros(7)),

@@ -77,7 +77,7 @@ impl Tx<'_> {
     }
 
     /// Writes message rows, several by one statement: the cursor then stays where the next one goes.
-    fn insert_rows(&self, rows: &[MessageRow]) -> Result<(), StoreError> {
+    pub(super) fn insert_rows(&self, rows: &[MessageRow]) -> Result<(), StoreError> {
         let mut parts = rows.chunks_exact(ROWS_AT_ONCE);
         if rows.len() >= ROWS_AT_ONCE {
             let mut several = self.prepare(&INSERT_SEVERAL)?;

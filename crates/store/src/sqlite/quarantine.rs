@@ -108,7 +108,7 @@ impl Tx<'_> {
             failure.kind.as_str(),
             failure.reason.as_str(),
             signature.to_bits() as i64,
-            cut(&error),
+            door::searched(&error),
             message.counters.deliveries,
             message.counters.failures,
             pack_facts(message),
@@ -307,12 +307,4 @@ fn read_grave(row: &Row<'_>, place: Place) -> rusqlite::Result<Grave> {
         reason: row.get(9)?,
         message,
     })
-}
-
-/// How much of an error is kept where lists are searched.
-const SEARCHED_BYTES: usize = 2048;
-
-fn cut(error: &str) -> &str {
-    let end = (0..=SEARCHED_BYTES.min(error.len())).rev().find(|at| error.is_char_boundary(*at)).unwrap_or(0);
-    &error[..end]
 }

@@ -7,3 +7,10 @@ CREATE INDEX origin_adopted ON origin (adopted_at);
 
 -- Suspects that a gate holds back come back before others.
 CREATE INDEX waiting_held_suspect ON waiting (band >> 4, type, due_at) WHERE state = 2 AND suspect = 1;
+
+-- A copy of another store that was begun here. Until it is complete, nobody works on this one.
+CREATE TABLE copy (
+    one      INTEGER PRIMARY KEY CHECK (one = 1),
+    complete INTEGER NOT NULL,
+    progress TEXT    NOT NULL
+) STRICT;

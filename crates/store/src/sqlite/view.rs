@@ -284,7 +284,7 @@ fn original(connection: &Connection, id: MessageId) -> Result<Option<Bytes>, Sto
 }
 
 /// The attempts of a packed history, with the traces they share.
-fn history(connection: &Connection, packed: &[u8]) -> Result<Vec<Attempt>, StoreError> {
+pub(super) fn history(connection: &Connection, packed: &[u8]) -> Result<Vec<Attempt>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT text FROM trace WHERE hash = ?1").translated()?;
     let mut attempts = Vec::new();
     for (mut attempt, trace) in entries(packed) {

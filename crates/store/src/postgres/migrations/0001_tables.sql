@@ -204,3 +204,11 @@ CREATE TABLE sickbay.waiter (
     until   bigint  NOT NULL,
     PRIMARY KEY (queue, process)
 ) WITH (fillfactor = 50);
+
+-- A copy of another store that was begun here. Until it is complete, nobody works on this one.
+CREATE TABLE sickbay.copy (
+    one      integer PRIMARY KEY CHECK (one = 1),
+    complete boolean NOT NULL,
+    turns    bigint  NOT NULL,
+    progress text    NOT NULL
+);
