@@ -17,6 +17,6 @@ mod system_clock;
 pub use copy::{Copied, CopyState, copy};
 pub use memory::{MemoryEffect, MemoryStore};
 #[cfg(feature = "postgres")]
-pub use postgres::{PostgresEffect, PostgresOptions, PostgresStore};
+pub use postgres::{PostgresAtRest, PostgresEffect, PostgresOptions, PostgresStore};
 pub use sqlite::{Lost, SqliteAtRest, SqliteEffect, SqliteOptions, SqliteStore};
 pub use system_clock::SystemClock;

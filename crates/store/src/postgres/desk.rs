@@ -19,12 +19,49 @@ use super::row::{name, odd};
 use super::settle::{lower, signature};
 use crate::door::{self, Act};
 
-const DEFINE: &str = "INSERT INTO sickbay.queue (name, policy, run_max, key_window, keep_completed, defers, holds)
+pub(super) const DEFINE: &str = "INSERT INTO sickbay.queue (name, policy, run_max, key_window, keep_completed, defers, holds)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO UPDATE SET policy = excluded.policy,
         run_max = excluded.run_max, key_window = excluded.key_window, keep_completed = excluded.keep_completed,
         defers = excluded.defers, holds = excluded.holds";
 
 const TYPES: &str = "SELECT (l.m).id, l.queue, (l.m).type FROM sickbay.look_all($1) l";
+
+/// A policy as the database keeps it.
+pub(super) struct Definition {
+    policy: String,
+    run_max: i32,
+    key_window: i64,
+    keep_completed: i64,
+    defers: bool,
+    holds: bool,
+}
+
+impl Definition {
+    pub(super) fn of(policy: &QueuePolicy) -> Result<Self, StoreError> {
+        let defers = policy.ordering == Ordering::Available;
+        Ok(Self {
+            policy: serde_json::to_string(policy).map_err(|error| odd(&error))?,
+            run_max: i32::try_from(policy.run_max).unwrap_or(i32::MAX),
+            key_window: millis(policy.key_window),
+            keep_completed: keep_millis(policy),
+            defers,
+            holds: !defers && policy.when_head_quarantined == WhenHeadQuarantined::Hold,
+        })
+    }
+
+    /// What [`DEFINE`] needs for a queue.
+    pub(super) fn params<'p>(&'p self, queue: &'p &str) -> [Param<'p>; 7] {
+        [
+            (queue, Type::TEXT),
+            (&self.policy, Type::TEXT),
+            (&self.run_max, Type::INT4),
+            (&self.key_window, Type::INT8),
+            (&self.keep_completed, Type::INT8),
+            (&self.defers, Type::BOOL),
+            (&self.holds, Type::BOOL),
+        ]
+    }
+}
 
 fn numbers(ids: &[MessageId]) -> Vec<i64> {
     ids.iter().map(|id| id.number() as i64).collect()
@@ -61,22 +98,9 @@ impl Inner {
         policy: QueuePolicy,
     ) -> Result<(), StoreError> {
         door::check_policy(&policy)?;
-        let text = serde_json::to_string(&policy).map_err(|error| odd(&error))?;
+        let definition = Definition::of(&policy)?;
         let queue = queue.as_str();
-        let run_max = i32::try_from(policy.run_max).unwrap_or(i32::MAX);
-        let (window, keep) = (millis(policy.key_window), keep_millis(&policy));
-        let defers = policy.ordering == Ordering::Available;
-        let holds = !defers && policy.when_head_quarantined == WhenHeadQuarantined::Hold;
-        let params: [Param<'_>; 7] = [
-            (&queue, Type::TEXT),
-            (&text, Type::TEXT),
-            (&run_max, Type::INT4),
-            (&window, Type::INT8),
-            (&keep, Type::INT8),
-            (&defers, Type::BOOL),
-            (&holds, Type::BOOL),
-        ];
-        self.query(DEFINE, &params).await.map(drop)
+        self.query(DEFINE, &definition.params(&queue)).await.map(drop)
     }
 
     /// The policy of a queue as the database has it now.

@@ -4,6 +4,7 @@
 //! happens to them, one transaction and one round trip each: `push`, `claim`, `settle`, `stream`), then the
 //! files here that call them, named like those of the SQLite store.
 
+mod at_rest;
 mod call;
 mod claim;
 mod desk;
@@ -35,6 +36,7 @@ use sickbay_core::{Clock, QueuePolicy, StoreError};
 use tokio::runtime::Handle;
 use tokio_postgres::config::Config;
 
+pub use at_rest::PostgresAtRest;
 pub use effect::PostgresEffect;
 pub use examine::{Examination, Pin, TableState};
 pub use options::PostgresOptions;
@@ -79,6 +81,7 @@ impl PostgresStore {
             let mut lent = pool.lend().await?;
             let client = lent.client()?;
             schema::check(&options.schema, schema::version(client, &options.schema).await?)?;
+            schema::refuse_unfinished(client, &options.schema).await?;
             let shown = client.query_typed("SHOW default_transaction_isolation", &[]).await;
             let shown = shown.map_err(|error| failure::translate(&error))?;
             shown.first().is_some_and(|row| row.get::<_, &str>(0) == "read committed")

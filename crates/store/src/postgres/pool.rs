@@ -55,7 +55,8 @@ impl Pool {
         Ok(Lent { client: Some(client), pool: self, _permit: permit })
     }
 
-    async fn connect(&self) -> Result<Client, StoreError> {
+    /// A connection that is nobody else's.
+    pub(super) async fn connect(&self) -> Result<Client, StoreError> {
         let connecting = self.config.connect(self.tls.clone());
         let (client, connection) = connecting.await.map_err(|error| failure::connecting(&error))?;
         tokio::spawn(async move { drop(connection.await) });

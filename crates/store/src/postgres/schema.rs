@@ -5,7 +5,9 @@ use sickbay_core::StoreError;
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
+use super::at_rest::how_to_drop;
 use super::failure::{needs_migration, newer_schema, translate};
+use crate::copy;
 
 /// One step a released version; never edited afterwards.
 const STEPS: &[&str] = &[include_str!("migrations/0001_tables.sql")];
@@ -21,6 +23,7 @@ const FUNCTIONS: &[&str] = &[
     include_str!("functions/adopt.sql"),
     include_str!("functions/process.sql"),
     include_str!("functions/view.sql"),
+    include_str!("functions/copy.sql"),
 ];
 
 /// The version this program needs.
@@ -66,6 +69,15 @@ pub(super) fn check(schema: &str, found: Option<i64>) -> Result<(), StoreError> 
         Some(VERSION) => Ok(()),
         Some(found) if found > VERSION => Err(newer_schema(schema, found, VERSION)),
         _ => Err(needs_migration(schema, found, VERSION)),
+    }
+}
+
+/// Refuses a store that is a copy which is not complete.
+pub(super) async fn refuse_unfinished(client: &Client, schema: &str) -> Result<(), StoreError> {
+    let sql = format!("SELECT 1 FROM {schema}.copy WHERE NOT complete");
+    match client.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?.is_empty() {
+        true => Ok(()),
+        false => Err(copy::unfinished(&format!("the schema {schema}"), &how_to_drop(schema))),
     }
 }
 

@@ -223,6 +223,7 @@ impl Tx<'_> {
 
     pub(super) fn discard(&mut self, ids: &[MessageId], why: &str) -> Result<Vec<Replayed>, StoreError> {
         self.begin()?;
+        let why = sickbay_core::text::cleaned_error(why);
         let mut answers = Vec::with_capacity(ids.len());
         for id in ids {
             let number = id.number();

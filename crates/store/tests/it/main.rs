@@ -1,5 +1,6 @@
 //! All tests of the stores, in one program.
 
+mod copying;
 mod memory;
 mod model;
 mod postgres;

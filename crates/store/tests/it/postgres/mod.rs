@@ -1,5 +1,6 @@
 //! The PostgreSQL store keeps every promise. `cargo xtask test` starts the server and says where it is.
 
+mod copy;
 mod faults;
 mod many;
 mod model;
@@ -58,7 +59,7 @@ const EMPTY: &str = "DELETE FROM sickbay.queue; DELETE FROM sickbay.tally; DELET
     DELETE FROM sickbay.waiting; DELETE FROM sickbay.lease; DELETE FROM sickbay.stream; DELETE FROM sickbay.hold;
     DELETE FROM sickbay.key; DELETE FROM sickbay.origin; DELETE FROM sickbay.dead; DELETE FROM sickbay.attempt;
     DELETE FROM sickbay.original; DELETE FROM sickbay.completed; DELETE FROM sickbay.presence;
-    DELETE FROM sickbay.instance; DELETE FROM sickbay.waiter; DROP TABLE IF EXISTS sickbay.handled;
+    DELETE FROM sickbay.instance; DELETE FROM sickbay.waiter; DELETE FROM sickbay.copy; DROP TABLE IF EXISTS sickbay.handled;
     UPDATE sickbay.meta SET value = 1 WHERE name = 'epoch';
     SELECT setval('sickbay.message_number', 1, false), setval('sickbay.claim_number', 1, false),
         setval('sickbay.dead_number', 1, false)";
