@@ -51,9 +51,12 @@ pub use sickbay_core::{
 };
 #[cfg(feature = "postgres")]
 pub use sickbay_store::postgres::{Examination, Instance, Pin, TableState};
-pub use sickbay_store::{MemoryEffect, MemoryStore, SqliteEffect, SqliteOptions, SqliteStore, SystemClock};
+pub use sickbay_store::{
+    Copied, CopyState, MemoryEffect, MemoryStore, SqliteAtRest, SqliteEffect, SqliteOptions, SqliteStore, SystemClock,
+    copy,
+};
 #[cfg(feature = "postgres")]
-pub use sickbay_store::{PostgresEffect, PostgresOptions, PostgresStore};
+pub use sickbay_store::{PostgresAtRest, PostgresEffect, PostgresOptions, PostgresStore};
 pub use sickbay_worker::{
     Answer, Context, Death, Handler, IntoAnswer, Relay, Running, Stopped, StoreSource, Supervised,
     Supervisor, Worker, blocking, last_death, typed,

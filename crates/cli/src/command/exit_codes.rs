@@ -20,7 +20,7 @@ const ROWS: &[(Exit, &str)] = &[
     (Exit::Done, "done"),
     (Exit::Failed, "failed: it was tried, and something went wrong"),
     (Exit::Usage, "usage: the command, the configuration or what it was given is wrong"),
-    (Exit::Problems, "found problems (check, doctor)"),
+    (Exit::Problems, "found problems (check, doctor, copy)"),
     (Exit::NotFound, "not found: no such queue, message, file or code"),
     (Exit::Refused, "refused: the state of things does not allow it"),
     (Exit::Unreachable, "the store cannot be reached: it is not there, or its owner does not answer"),

@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod copy;
 mod database;
 mod doctor;
 mod exit_codes;
@@ -127,6 +128,8 @@ pub(crate) enum Command {
     Doctor(doctor::Arguments),
     /// Make the schema of a store on PostgreSQL, or bring it to this version
     Migrate(migrate::Arguments),
+    /// Copy a store with quarantine and history: SQLite to PostgreSQL, back, or into its own kind
+    Copy(copy::Arguments),
     /// Explain an error code
     Explain(explain::Arguments),
     /// List the exit codes
@@ -165,6 +168,7 @@ impl Command {
             Self::Check(arguments) => check::run(&arguments, env)?,
             Self::Doctor(arguments) => doctor::run(&arguments, env).await?,
             Self::Migrate(arguments) => migrate::run(&arguments, env).await?,
+            Self::Copy(arguments) => copy::run(&arguments, env).await?,
             Self::Explain(arguments) => explain::run(&arguments, env)?,
             Self::ExitCodes => exit_codes::run(env)?,
             Self::Bench(arguments) => bench::run(&arguments, &env.out).await?,

@@ -1,5 +1,6 @@
 //! Every command, as people run it: the real binary in a folder of its own.
 
+mod copy;
 mod quarantine;
 mod relay;
 pub(crate) mod scene;

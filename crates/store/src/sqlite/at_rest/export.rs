@@ -75,7 +75,7 @@ impl Inner {
     fn queue_record(&self, row: &Row<'_>) -> Result<Found, StoreError> {
         let number = |at: usize| row.get::<_, i64>(at).translated();
         let no = number(0)?;
-        let queue = self.state.queues.get(&no).ok_or_else(|| odd("a queue", &no))?;
+        let (name, policy): (String, String) = (row.get(8).translated()?, row.get(9).translated()?);
         let flow = Flow {
             pushed: number(1)?,
             completed: number(2)?,
@@ -85,8 +85,12 @@ impl Inner {
             replayed: number(6)?,
             removed: number(7)?,
         };
-        let (name, policy) = (queue.name.clone(), (*queue.policy).clone());
-        let record = QueueRecord { name, policy, paused: queue.paused, flow };
+        let record = QueueRecord {
+            policy: serde_json::from_str(&policy).map_err(|error| odd(&format!("queue {name}"), &error))?,
+            name: name.parse().map_err(|error| odd("a queue", &error))?,
+            paused: row.get(10).translated()?,
+            flow,
+        };
         Ok((Record::Queue(Box::new(record)), (no, String::new()), 0))
     }
 
@@ -250,8 +254,8 @@ impl Inner {
     }
 }
 
-const QUEUES: &str = "SELECT q.no, t.pushed, t.completed, t.duplicates, t.failures, t.quarantined, t.replayed, t.removed
-    FROM queue q JOIN tally t ON t.queue = q.no WHERE (q.no, '') > (?1, ?2) ORDER BY q.no";
+const QUEUES: &str = "SELECT q.no, t.pushed, t.completed, t.duplicates, t.failures, t.quarantined, t.replayed, t.removed,
+    q.name, q.policy, q.paused FROM queue q JOIN tally t ON t.queue = q.no WHERE (q.no, '') > (?1, ?2) ORDER BY q.no";
 
 const GATES: &str = "SELECT g.queue, t.name, g.gate, g.probes_left FROM type_gate g JOIN type t ON t.no = g.type
     WHERE (g.queue, t.name) > (?1, ?2) ORDER BY g.queue, t.name";

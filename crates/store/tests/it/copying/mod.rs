@@ -72,17 +72,22 @@ pub(crate) async fn copied(
     copy(source, target, size, |_, _| {}).await
 }
 
-/// All records of a store, as text.
-pub(crate) async fn records(store: &dyn Export) -> Vec<String> {
+/// All records of a store, as text that does not depend on which store it is.
+pub(crate) async fn records(store: &dyn Export) -> String {
     let mut all = Vec::new();
     let mut next = Some(Cursor::default());
     while let Some(cursor) = next {
-        let RecordPage { records, next: further } = store.export(&cursor, SMALL).await.unwrap();
+        let RecordPage { mut records, next: further } = store.export(&cursor, SMALL).await.unwrap();
+        for record in &mut records {
+            if let Record::Dead(dead) = record {
+                dead.error = sickbay_store::door::searched(&dead.error).to_owned();
+            }
+        }
         all.extend(records.iter().map(|record| format!("{record:?}")));
         next = further;
     }
     all.sort();
-    all
+    all.join("\n")
 }
 
 /// Two pictures are the same; otherwise the first line that differs is shown.
@@ -91,7 +96,9 @@ pub(crate) fn assert_same(expected: &str, found: &str) {
     let mut lines = expected.lines().zip(found.lines()).enumerate();
     if let Some((at, (left, right))) = lines.find(|(_, (left, right))| left != right) {
         let before: Vec<&str> = expected.lines().skip(at.saturating_sub(30)).take(30).collect();
-        panic!("line {at}:\n{}\nexpected {left}\nfound    {right}", before.join("\n"));
+        let short = |text: &str| text.chars().take(600).collect::<String>();
+        let before: Vec<String> = before.into_iter().map(short).collect();
+        panic!("line {at}:\n{}\nexpected {}\nfound    {}", before.join("\n"), short(left), short(right));
     }
     assert_eq!(expected.lines().count(), found.lines().count());
 }
@@ -163,7 +170,7 @@ async fn a_copy_of_a_file_equals_it_and_lives_on_like_it() {
     let copied = copied(&source, &target, SMALL).await.unwrap();
     assert!(!copied.resumed);
     assert_eq!((copied.damaged, copied.records[&RecordKind::Queue]), (0, 10));
-    assert_eq!(records(&source).await, records(&target).await);
+    assert_same(&records(&source).await, &records(&target).await);
     drop((source, target));
     let now = sickbay_core::Clock::now(&files.clock);
     let mut lives = Vec::new();
@@ -206,7 +213,7 @@ async fn a_copy_that_is_killed_at_any_transaction_goes_on_where_it_stopped() {
                 // It was killed after it was complete.
                 Err(error) => assert_eq!((error.code(), after), ("SB0070", true), "{error}"),
             }
-            assert_eq!(records(&target).await, expected);
+            assert_same(&expected, &records(&target).await);
         }
         turn += 1;
     }
@@ -218,12 +225,12 @@ async fn what_a_dead_owner_held_comes_back_before_the_copy() {
     files.filled("a.db").await;
     let store = files.open("a.db");
     let hand = Hand { store: &store, clock: &files.clock };
-    assert_eq!(hand.claim_as("plain", 3, ProcessId(5)).await.len(), 1, "a suspect is elsewhere");
+    assert_eq!(hand.claim_as("plain", 3, ProcessId(5)).await.len(), 3);
     store.crash();
     drop(store);
     let (source, target) = (files.source("a.db"), files.target("b.db"));
     copied(&source, &target, SMALL).await.unwrap();
-    assert_eq!(records(&source).await, records(&target).await);
+    assert_same(&records(&source).await, &records(&target).await);
 }
 
 #[tokio::test]
@@ -262,7 +269,7 @@ async fn a_target_that_holds_anything_is_refused_and_left_alone() {
     let before = records(&target).await;
     let error = copied(&source, &target, SMALL).await.unwrap_err();
     assert_eq!((error.code(), error.kind()), ("SB0070", ErrorKind::Conflict));
-    assert_eq!(records(&target).await, before);
+    assert_same(&before, &records(&target).await);
     drop(target);
     let target = files.target("c.db");
     copied(&source, &target, SMALL).await.unwrap();

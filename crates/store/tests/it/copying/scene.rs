@@ -272,7 +272,7 @@ impl Hand<'_> {
         let dying = ProcessId(77);
         assert_eq!(self.claim_as("suspects", 2, dying).await.len(), 2);
         self.store.process_died(dying, "signal 9".to_owned()).await.unwrap();
-        let lost = self.claim("suspects", 1).await;
+        let lost = self.claim_as("suspects", 1, ProcessId(78)).await;
         assert!(lost[0].suspect);
         // Its lease runs out under a living worker.
         self.pass(40);
