@@ -52,8 +52,8 @@ pub use sickbay_core::{
 #[cfg(feature = "postgres")]
 pub use sickbay_store::postgres::{Examination, Instance, Pin, TableState};
 pub use sickbay_store::{
-    Copied, CopyState, MemoryEffect, MemoryStore, SqliteAtRest, SqliteEffect, SqliteOptions, SqliteStore, SystemClock,
-    copy,
+    Copied, CopyState, MemoryEffect, MemoryStore, SqliteAtRest, SqliteEffect, SqliteOptions, SqliteStore,
+    SystemClock, copy,
 };
 #[cfg(feature = "postgres")]
 pub use sickbay_store::{PostgresAtRest, PostgresEffect, PostgresOptions, PostgresStore};

@@ -7,7 +7,8 @@ use serde::Serialize;
 use sickbay::core::port::{Export, Import, PageSize};
 use sickbay::core::record::RecordKind;
 use sickbay::{
-    Clock, Copied, CopyState, PostgresAtRest, PostgresStore, SqliteAtRest, SqliteOptions, StoreError, SystemClock,
+    Clock, Copied, CopyState, PostgresAtRest, PostgresStore, SqliteAtRest, SqliteOptions, StoreError,
+    SystemClock,
 };
 use sickbay_cli::config::PostgresAddress;
 
@@ -87,7 +88,9 @@ pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
 
 fn progress(state: CopyState, records: u64) -> String {
     match state {
-        CopyState::Copying(kind) => format!("copying {}: {} so far", kind.as_str(), plural(records, "record")),
+        CopyState::Copying(kind) => {
+            format!("copying {}: {} so far", kind.as_str(), plural(records, "record"))
+        }
         CopyState::Arranging => "putting streams in order".to_owned(),
         CopyState::Verifying => format!("comparing both stores: {} so far", plural(records, "record")),
     }
@@ -148,7 +151,9 @@ async fn make_schema(address: &PostgresAddress) -> Result<()> {
         return Ok(());
     }
     let made = PostgresStore::migrate(address.reveal(), &options).await;
-    made.map_err(|error| failed(error).hint("run `sickbay migrate` first, with a role that may create things"))
+    made.map_err(|error| {
+        failed(error).hint("run `sickbay migrate` first, with a role that may create things")
+    })
 }
 
 /// A file that cannot be opened.
@@ -203,7 +208,9 @@ impl Answer {
         for (what, number) in rows {
             text.push_str(&format!("  {what:<20} {}\n", count(number)));
         }
-        text.push_str("The source is as it was. Once the copy is in use, nobody may work on the source any more.\n");
+        text.push_str(
+            "The source is as it was. Once the copy is in use, nobody may work on the source any more.\n",
+        );
         text
     }
 }

@@ -181,13 +181,10 @@ fn unreadable(error: &serde_json::Error) -> StoreError {
 }
 
 /// Goes on with a copy of the same source, if that has not changed.
-pub(crate) fn go_on(
-    begun: Progress,
-    source: &Identity,
-    how_to_drop: &str,
-) -> Result<Progress, StoreError> {
+pub(crate) fn go_on(begun: Progress, source: &Identity, how_to_drop: &str) -> Result<Progress, StoreError> {
     let known = &begun.source;
-    let numbers = |identity: &Identity| (identity.moved, identity.marks.last_number, identity.marks.last_dead);
+    let numbers =
+        |identity: &Identity| (identity.moved, identity.marks.last_number, identity.marks.last_dead);
     if known.store != source.store || numbers(known) != numbers(source) {
         return Err(other_copy(how_to_drop));
     }
@@ -197,7 +194,11 @@ pub(crate) fn go_on(
 /// The target is a copy that is complete.
 pub(crate) fn already(done: &Progress, source: &Identity) -> StoreError {
     let same = done.source.store == source.store;
-    not_empty(if same { "is a complete copy of this source already" } else { "is a complete copy of another store" })
+    not_empty(if same {
+        "is a complete copy of this source already"
+    } else {
+        "is a complete copy of another store"
+    })
 }
 
 /// What a table of the target holds, in words.

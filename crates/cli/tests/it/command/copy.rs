@@ -24,7 +24,9 @@ fn a_copied_store_shows_the_same() {
     assert_eq!((&answer["verified"], &answer["resumed"]), (&true.into(), &false.into()));
     assert_eq!((&answer["records"]["waiting"], &answer["records"]["dead"]), (&2.into(), &1.into()));
     assert_eq!((&answer["records"]["keys"], &answer["attempts"]), (&1.into(), &1.into()));
-    for line in ["stats --json", "quarantine list --json", "message show agfj --json", "stream list orders --json"] {
+    for line in
+        ["stats --json", "quarantine list --json", "message show agfj --json", "stream list orders --json"]
+    {
         assert_eq!(scene.ok(line), scene.ok(&format!("{line} --store moved.db")), "{line}");
     }
     let again = scene.ok("push orders one --key k1 --store moved.db");
@@ -46,7 +48,10 @@ fn what_cannot_be_copied_is_refused_with_a_reason() {
     assert_eq!(code("copy --from sickbay.db --to full.db", "SB0070"), 5);
     scene.write("text.db", "this is no database, but a text that is long enough to be looked at as one");
     assert_eq!(code("copy --from text.db --to moved.db", "SB0007"), 6);
-    assert_eq!(code("copy --from sickbay.db --to moved.db --server http://127.0.0.1:1", "not through a server"), 2);
+    assert_eq!(
+        code("copy --from sickbay.db --to moved.db --server http://127.0.0.1:1", "not through a server"),
+        2
+    );
     assert_eq!(code("copy --from sickbay.db", "--to"), 2);
     let serve = scene.start("serve");
     assert_eq!(code("copy --from sickbay.db --to moved.db", "stop that process first"), 6);
@@ -78,5 +83,9 @@ fn damaged_bytes_are_named_and_end_the_copy_with_3() {
     drop(connection);
     let ran = scene.run("copy --from sickbay.db --to moved.db");
     assert_eq!(ran.code, 3, "{}", ran.err);
-    assert!(ran.err.contains("1 message had damaged bytes") && ran.err.contains("n0z55zmxkvp7"), "{}", ran.err);
+    assert!(
+        ran.err.contains("1 message had damaged bytes") && ran.err.contains("n0z55zmxkvp7"),
+        "{}",
+        ran.err
+    );
 }

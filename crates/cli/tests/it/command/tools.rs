@@ -78,7 +78,10 @@ fn codes_are_explained() {
         "error: there is no error code \"SB9999\"\n  list all codes with `sickbay explain`\n"
     );
     assert!(scene.ok("help exit-codes").contains("\n6  the store cannot be reached"));
-    assert_eq!(scene.json("exit-codes")[3], json!({"code": 3, "meaning": "found problems (check, doctor, copy)"}));
+    assert_eq!(
+        scene.json("exit-codes")[3],
+        json!({"code": 3, "meaning": "found problems (check, doctor, copy)"})
+    );
 }
 
 #[test]

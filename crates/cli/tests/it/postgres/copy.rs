@@ -20,7 +20,9 @@ fn a_store_moves_to_a_database_and_back() {
     assert!(!ran.out.contains(&password()), "{}", ran.out);
     let answer: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&answer["records"]["waiting"], &answer["verified"]), (&2.into(), &true.into()));
-    for line in ["stats --json", "quarantine list --json", "message show agfj --json", "stream list orders --json"] {
+    for line in
+        ["stats --json", "quarantine list --json", "message show agfj --json", "stream list orders --json"]
+    {
         assert_eq!(scene.ok(line), base.ok(line), "{line}");
     }
     let again = scene.run(&format!("copy --from sickbay.db --to {}", base.address()));

@@ -7,8 +7,8 @@ use sickbay_core::decide::SetAside;
 use sickbay_core::port::PageSize;
 use sickbay_core::quarantine::Attempt;
 use sickbay_core::record::{
-    Body, CompletedRecord, Cursor, DeadRecord, Flow, GateRecord, KeyRecord, KeyState, OriginRecord, QueueRecord,
-    Record, RecordKind, RecordPage, WaitingRecord,
+    Body, CompletedRecord, Cursor, DeadRecord, Flow, GateRecord, KeyRecord, KeyState, OriginRecord,
+    QueueRecord, Record, RecordKind, RecordPage, WaitingRecord,
 };
 use sickbay_core::signature::Signature;
 use sickbay_core::stats::TypeGate;
@@ -99,7 +99,8 @@ impl PostgresAtRest {
     }
 }
 
-const ATTEMPTS: &str = "SELECT message, number, started_at, ended_at, worker, ended, details FROM sickbay.attempt
+const ATTEMPTS: &str =
+    "SELECT message, number, started_at, ended_at, worker, ended, details FROM sickbay.attempt
     WHERE message = ANY ($1) ORDER BY message, no";
 
 /// How large a message is, with what it left elsewhere.

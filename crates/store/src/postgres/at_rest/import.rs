@@ -168,7 +168,8 @@ impl PostgresAtRest {
         self.ask(transaction, &sql, &params).await?;
         self.take_traces(transaction, &messages).await?;
         self.take_holds(transaction, &dead, &messages).await?;
-        let counts = dead.iter().map(|record| if record.discarded_at.is_some() { [0, 0, 1] } else { [0, 1, 0] });
+        let counts =
+            dead.iter().map(|record| if record.discarded_at.is_some() { [0, 0, 1] } else { [0, 1, 0] });
         self.count(transaction, messages.queues.iter().copied().zip(counts)).await
     }
 
@@ -231,7 +232,8 @@ impl PostgresAtRest {
         messages: &Messages<'_>,
     ) -> Result<(), StoreError> {
         if !messages.attempts.is_empty() {
-            let sql = "INSERT INTO sickbay.attempt (message, number, started_at, ended_at, worker, ended, details)
+            let sql =
+                "INSERT INTO sickbay.attempt (message, number, started_at, ended_at, worker, ended, details)
                 SELECT u.message, u.number, u.started_at, u.ended_at, u.worker, u.ended, u.details
                 FROM unnest($1, $2, $3, $4, $5, $6, $7) WITH ORDINALITY
                     u(message, number, started_at, ended_at, worker, ended, details, ord) ORDER BY u.ord";

@@ -42,7 +42,8 @@ const HELD: &str = "SELECT l.worker, l.process, q.name, sum(cardinality(l.ids)):
 const OPEN: &str = "SELECT coalesce(name, 'a program without a name'), process FROM sickbay.instance
     WHERE beat_at > sickbay.time_now($1) - $2 ORDER BY opened_at LIMIT 5";
 
-const IDENTITY: &str = "SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' || current_database()
+const IDENTITY: &str =
+    "SELECT (SELECT system_identifier FROM pg_control_system())::text || ' ' || current_database()
         || ' ' || 'sickbay.meta'::regclass::oid::text,
     (SELECT {moved}::bigint FROM sickbay.tally),
     (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM sickbay.message_number),

@@ -5,8 +5,8 @@ use rusqlite::{Row, params};
 use sickbay_core::decide::SetAside;
 use sickbay_core::port::PageSize;
 use sickbay_core::record::{
-    Body, CompletedRecord, Cursor, DeadRecord, Flow, GateRecord, KeyRecord, KeyState, OriginRecord, QueueRecord,
-    Record, RecordKind, RecordPage, WaitingRecord,
+    Body, CompletedRecord, Cursor, DeadRecord, Flow, GateRecord, KeyRecord, KeyState, OriginRecord,
+    QueueRecord, Record, RecordKind, RecordPage, WaitingRecord,
 };
 use sickbay_core::signature::Signature;
 use sickbay_core::stats::TypeGate;
@@ -168,7 +168,8 @@ impl Inner {
     fn completed_record(&self, row: &Row<'_>) -> Result<Found, StoreError> {
         let row_of = MessageRow::read(row, 0).translated()?;
         let at = MESSAGE_WIDTH;
-        let (stream, original): (Option<String>, _) = (row.get(at).translated()?, row.get(at + 1).translated()?);
+        let (stream, original): (Option<String>, _) =
+            (row.get(at).translated()?, row.get(at + 1).translated()?);
         let mut known = Leased::fresh(Place(row_of.place), 0, row_of.type_no);
         known.counters.deliveries = row.get(at + 2).translated()?;
         known.counters.failures = row.get(at + 3).translated()?;
@@ -257,7 +258,8 @@ impl Inner {
 const QUEUES: &str = "SELECT q.no, t.pushed, t.completed, t.duplicates, t.failures, t.quarantined, t.replayed, t.removed,
     q.name, q.policy, q.paused FROM queue q JOIN tally t ON t.queue = q.no WHERE (q.no, '') > (?1, ?2) ORDER BY q.no";
 
-const GATES: &str = "SELECT g.queue, t.name, g.gate, g.probes_left FROM type_gate g JOIN type t ON t.no = g.type
+const GATES: &str =
+    "SELECT g.queue, t.name, g.gate, g.probes_left FROM type_gate g JOIN type t ON t.no = g.type
     WHERE (g.queue, t.name) > (?1, ?2) ORDER BY g.queue, t.name";
 
 const COMPLETED: &str = "SELECT m.place, m.type, m.pushed_at, m.deadline_at, NULL, m.key, m.headers, m.checksum, m.payload,
@@ -311,5 +313,9 @@ fn id(number: i64) -> Result<MessageId, StoreError> {
 }
 
 fn odd(what: &str, error: &dyn std::fmt::Display) -> StoreError {
-    StoreError::new(ErrorKind::Corrupt, "SB0012", format!("{what} makes no sense in the store's file: {error}"))
+    StoreError::new(
+        ErrorKind::Corrupt,
+        "SB0012",
+        format!("{what} makes no sense in the store's file: {error}"),
+    )
 }

@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use sickbay_core::port::{
-    CopyStep, Export, Identity, Import, PageSize, ProcessId, Progress, Pusher, Store,
-};
+use sickbay_core::port::{CopyStep, Export, Identity, Import, PageSize, ProcessId, Progress, Pusher, Store};
 use sickbay_core::record::{Cursor, Record, RecordKind, RecordPage};
 use sickbay_core::{ErrorKind, MessageId, NewMessage, QueuePolicy, StoreError};
 use sickbay_store::{Copied, SqliteAtRest, SqliteOptions, SqliteStore, copy};
@@ -190,7 +188,7 @@ async fn a_copy_that_is_killed_at_any_transaction_goes_on_where_it_stopped() {
     files.filled("a.db").await;
     let source = files.source("a.db");
     let expected = records(&source).await;
-    let size = PageSize { rows_max: 20, ..SMALL };
+    let size = PageSize { rows_max: 20, bytes_max: 20_000 };
     let mut turn = 0;
     loop {
         for after in [false, true] {
@@ -243,7 +241,8 @@ async fn bytes_that_are_damaged_are_named_and_stay_known_to_be_damaged() {
     let damaged = [65, 66].map(|number| MessageId::from_number(number).unwrap());
     let connection = rusqlite::Connection::open(files.path("a.db")).unwrap();
     for id in damaged {
-        let sql = "UPDATE message SET payload = CAST(payload || 'x' AS BLOB) WHERE place & ((1 << 40) - 1) = ?1";
+        let sql =
+            "UPDATE message SET payload = CAST(payload || 'x' AS BLOB) WHERE place & ((1 << 40) - 1) = ?1";
         assert_eq!(connection.execute(sql, [id.number() as i64]), Ok(1), "{id:?}");
     }
     drop(connection);

@@ -142,7 +142,9 @@ impl Hand<'_> {
         self.store.dead_letter(vec![by_hand], "a person said so".to_owned()).await.unwrap();
         self.pass(1);
         let done = |answers: Vec<Replayed>| assert!(answers.iter().all(|answer| *answer == Replayed::Done));
-        done(self.store.discard(vec![dead[1], dead[3], dead[4]], "not needed\u{0}".to_owned()).await.unwrap());
+        done(
+            self.store.discard(vec![dead[1], dead[3], dead[4]], "not needed\u{0}".to_owned()).await.unwrap(),
+        );
         done(self.store.restore(vec![dead[4]]).await.unwrap());
         self.pass(1);
         done(self.store.discard(vec![dead[2]], "old".to_owned()).await.unwrap());
@@ -155,7 +157,8 @@ impl Hand<'_> {
     }
 
     async fn fill_streams(&self) {
-        for (of, name) in [("orders", "held"), ("orders", "late"), ("orders", "free"), ("orders", "let out")] {
+        for (of, name) in [("orders", "held"), ("orders", "late"), ("orders", "free"), ("orders", "let out")]
+        {
             for part in 0..4 {
                 let text = format!("{name} {part}");
                 let message = NewMessage::new(queue(of), text).stream(stream(name));
@@ -299,10 +302,7 @@ impl Hand<'_> {
         self.retry(&delivery, 500, failure.code("503").retry_after(seconds(9))).await;
         let reset = self.one("plain").await;
         self.retry(&reset, 50, Failure::unknown("who knows")).await;
-        assert_eq!(
-            self.store.reset_attempts(vec![reset.message.id]).await.unwrap(),
-            [Replayed::Done]
-        );
+        assert_eq!(self.store.reset_attempts(vec![reset.message.id]).await.unwrap(), [Replayed::Done]);
         let back = self.one("plain").await;
         self.settle(Settlement::new(back.token(), Decision::Release { after: seconds(8) })).await;
         let now = self.one("plain").await;
@@ -377,7 +377,8 @@ impl Hand<'_> {
         for name in ["Stopped", "Tripped", "Probed"] {
             self.store.set_type_gate(&queue("gated"), &kind(name), TypeGate::Open).await.unwrap();
         }
-        let rows = self.store.quarantine(&QuarantineFilter::default(), PageRequest::default()).await.unwrap().rows;
+        let rows =
+            self.store.quarantine(&QuarantineFilter::default(), PageRequest::default()).await.unwrap().rows;
         for (at, row) in rows.iter().enumerate() {
             let answer = match at % 3 {
                 0 => self.store.replay(vec![Replay::raw(row.id)]).await.unwrap(),
@@ -403,7 +404,8 @@ impl Hand<'_> {
         while let Some(delivery) = self.claim(of, 1).await.pop() {
             turn += 1;
             let message = &delivery.message;
-            writeln!(life, "{of} {} {:?} {:?}", message.id.number(), delivery.counters, delivery.cause).unwrap();
+            writeln!(life, "{of} {} {:?} {:?}", message.id.number(), delivery.counters, delivery.cause)
+                .unwrap();
             match turn % 5 {
                 0 => self.retry(&delivery, 30, Failure::transient("once more")).await,
                 _ => self.done(&delivery).await,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sickbay_core::port::{Desk, Pusher};
+use sickbay_core::port::{Desk, PageSize, Pusher};
 use sickbay_core::{Clock, NewMessage, QueuePolicy, StoreError};
 use sickbay_store::{PostgresAtRest, PostgresOptions, PostgresStore};
 
@@ -97,7 +97,7 @@ async fn a_copy_to_postgres_that_is_killed_at_any_transaction_goes_on_where_it_s
     files.filled("a.db").await;
     let from = files.source("a.db");
     let expected = records(&from).await;
-    let size = sickbay_core::port::PageSize { rows_max: 20, ..SMALL };
+    let size = PageSize { rows_max: 40, bytes_max: 100_000 };
     let mut turn = 0;
     loop {
         for after in [false, true] {
@@ -113,7 +113,7 @@ async fn a_copy_to_postgres_that_is_killed_at_any_transaction_goes_on_where_it_s
                 assert_eq!(refused.unwrap_err().code(), "SB0071");
             }
             let to = target(&schema, &files).await;
-            match copied(&from, &to, SMALL).await {
+            match copied(&from, &to, size).await {
                 Ok(copied) => assert_eq!(copied.resumed, turn > 1 || turn == 1 && after),
                 // It was killed after it was complete.
                 Err(error) => assert_eq!((error.code(), after), ("SB0070", true), "{error}"),
@@ -179,7 +179,8 @@ async fn the_same_schema_a_full_one_a_newer_one_and_none_are_refused() {
     let error = PostgresAtRest::open_target(&address(), &none).await.map(drop).unwrap_err();
     assert_eq!(error.code(), "SB0063");
     let client = connect(&address()).await;
-    let version = |by: &str| schema.sql(&format!("UPDATE sickbay.meta SET value = value {by} WHERE name = 'version'"));
+    let version =
+        |by: &str| schema.sql(&format!("UPDATE sickbay.meta SET value = value {by} WHERE name = 'version'"));
     client.batch_execute(&version("+ 1")).await.unwrap();
     let newer = PostgresAtRest::open_target(&address(), &options(&schema, &files)).await.map(drop);
     client.batch_execute(&version("- 1")).await.unwrap();
