@@ -105,11 +105,11 @@ impl Tx<'_> {
             Record::Queue(queue) => self.take_queue(*queue),
             Record::Gate(gate) => self.set_type_gate(&gate.queue, &gate.message_type, gate.gate),
             Record::Waiting(waiting) => {
-                rows.push(self.take_waiting_in(*waiting, fresh)?);
+                rows.push(self.take_waiting_in(&waiting, fresh)?);
                 Ok(())
             }
             Record::Dead(dead) => {
-                rows.push(self.take_dead(*dead)?);
+                rows.push(self.take_dead(&dead)?);
                 Ok(())
             }
             Record::Completed(completed) => self.take_completed(&completed),
@@ -170,7 +170,7 @@ impl Tx<'_> {
 
     fn take_waiting_in(
         &mut self,
-        record: WaitingRecord,
+        record: &WaitingRecord,
         fresh: &mut Fresh,
     ) -> Result<MessageRow, StoreError> {
         let stream = self.stream_of(&record.body)?;
@@ -218,7 +218,7 @@ impl Tx<'_> {
         Ok(is_last)
     }
 
-    fn take_dead(&mut self, record: DeadRecord) -> Result<MessageRow, StoreError> {
+    fn take_dead(&mut self, record: &DeadRecord) -> Result<MessageRow, StoreError> {
         // A stream that it does not hold need not be known here: its key is in the row of the dead letter.
         let stream = match record.holds_since {
             Some(_) => self.stream_of(&record.body)?,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use sickbay_core::port::{CopyStep, Export, Identity, Import, PageSize, ProcessId, Progress, Pusher, Store};
+use sickbay_core::port::{
+    CopyStep, Desk, Export, Identity, Import, PageSize, ProcessId, Progress, Pusher, Store,
+};
 use sickbay_core::record::{Cursor, Record, RecordKind, RecordPage};
 use sickbay_core::{ErrorKind, MessageId, NewMessage, QueuePolicy, StoreError};
 use sickbay_store::{Copied, SqliteAtRest, SqliteOptions, SqliteStore, copy};
@@ -75,7 +77,7 @@ pub(crate) async fn records(store: &dyn Export) -> String {
     let mut all = Vec::new();
     let mut next = Some(Cursor::default());
     while let Some(cursor) = next {
-        let RecordPage { mut records, next: further } = store.export(&cursor, SMALL).await.unwrap();
+        let RecordPage { mut records, next: further } = store.export(&cursor, PageSize::default()).await.unwrap();
         for record in &mut records {
             if let Record::Dead(dead) = record {
                 dead.error = sickbay_store::door::searched(&dead.error).to_owned();
@@ -229,6 +231,27 @@ async fn what_a_dead_owner_held_comes_back_before_the_copy() {
     let (source, target) = (files.source("a.db"), files.target("b.db"));
     copied(&source, &target, SMALL).await.unwrap();
     assert_same(&records(&source).await, &records(&target).await);
+}
+
+#[tokio::test]
+async fn no_token_of_the_source_counts_in_the_copy_and_no_number_is_given_again() {
+    let files = Files::new();
+    files.filled("a.db").await;
+    // The last message is gone before the copy.
+    let store = files.open("a.db");
+    let last = store.push(vec![NewMessage::new(queue("plain"), "last")]).await.unwrap()[0].id();
+    store.cancel(vec![last]).await.unwrap();
+    drop(store);
+    let (source, target) = (files.source("a.db"), files.target("b.db"));
+    let epoch = source.identity().await.unwrap().marks.epoch;
+    copied(&source, &target, PageSize::default()).await.unwrap();
+    drop((source, target));
+    let store = files.open("b.db");
+    let hand = Hand { store: &store, clock: &files.clock };
+    let delivery = hand.claim("plain", 1).await.remove(0);
+    assert!(delivery.token().epoch > epoch);
+    let next = store.push(vec![NewMessage::new(queue("plain"), "next")]).await.unwrap()[0].id();
+    assert_eq!(next.number(), last.number() + 1);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sickbay_core::port::{Desk, PageSize, Pusher};
+use sickbay_core::port::{Desk, Export, PageSize, Pusher};
 use sickbay_core::{Clock, NewMessage, QueuePolicy, StoreError};
 use sickbay_store::{PostgresAtRest, PostgresOptions, PostgresStore};
 
@@ -33,7 +33,9 @@ async fn a_store_copied_to_postgres_and_on_and_back_equals_itself_and_lives_on_l
     let (first, second) = (Schema::create().await, Schema::create().await);
     let expected = records(&files.source("a.db")).await;
     let to_postgres = target(&first, &files).await;
+    let epoch = files.source("a.db").identity().await.unwrap().marks.epoch;
     let report = copied(&files.source("a.db"), &to_postgres, SMALL).await.unwrap();
+    assert!(to_postgres.identity().await.unwrap().marks.epoch > epoch, "no token of the source counts");
     assert!(!report.resumed && report.attempts > 20, "{report:?}");
     drop(to_postgres);
     let (from, on) = (source(&first, &files).await.unwrap(), target(&second, &files).await);
