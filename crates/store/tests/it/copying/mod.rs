@@ -77,7 +77,8 @@ pub(crate) async fn records(store: &dyn Export) -> String {
     let mut all = Vec::new();
     let mut next = Some(Cursor::default());
     while let Some(cursor) = next {
-        let RecordPage { mut records, next: further } = store.export(&cursor, PageSize::default()).await.unwrap();
+        let RecordPage { mut records, next: further } =
+            store.export(&cursor, PageSize::default()).await.unwrap();
         for record in &mut records {
             if let Record::Dead(dead) = record {
                 dead.error = sickbay_store::door::searched(&dead.error).to_owned();

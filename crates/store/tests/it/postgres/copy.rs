@@ -100,29 +100,27 @@ async fn a_copy_to_postgres_that_is_killed_at_any_transaction_goes_on_where_it_s
     let from = files.source("a.db");
     let expected = records(&from).await;
     let size = PageSize { rows_max: 40, bytes_max: 100_000 };
-    let mut turn = 0;
-    loop {
-        for after in [false, true] {
-            let schema = Schema::create().await;
-            let to = target(&schema, &files).await;
-            if copied(&from, &Failing::new(&to, turn, after), size).await.is_ok() {
-                assert!(turn > 10, "every transaction was killed once");
-                return;
-            }
-            drop(to);
-            if turn > 0 && !after {
-                let refused = PostgresStore::connect(&address(), options(&schema, &files)).await.map(drop);
-                assert_eq!(refused.unwrap_err().code(), "SB0071");
-            }
-            let to = target(&schema, &files).await;
-            match copied(&from, &to, size).await {
-                Ok(copied) => assert_eq!(copied.resumed, turn > 1 || turn == 1 && after),
-                // It was killed after it was complete.
-                Err(error) => assert_eq!((error.code(), after), ("SB0070", true), "{error}"),
-            }
-            assert_same(&expected, &records(&to).await);
+    for turn in 0.. {
+        // Before the commit, or after it.
+        let after = turn % 2 == 1;
+        let schema = Schema::create().await;
+        let to = target(&schema, &files).await;
+        if copied(&from, &Failing::new(&to, turn, after), size).await.is_ok() {
+            assert!(turn > 10, "every transaction was killed once");
+            return;
         }
-        turn += 1;
+        drop(to);
+        if turn > 0 && !after {
+            let refused = PostgresStore::connect(&address(), options(&schema, &files)).await.map(drop);
+            assert_eq!(refused.unwrap_err().code(), "SB0071");
+        }
+        let to = target(&schema, &files).await;
+        match copied(&from, &to, size).await {
+            Ok(copied) => assert_eq!(copied.resumed, turn > 0),
+            // It was killed after it was complete.
+            Err(error) => assert_eq!((error.code(), after), ("SB0070", true), "{error}"),
+        }
+        assert_same(&expected, &records(&to).await);
     }
 }
 
@@ -209,4 +207,28 @@ async fn the_role_of_the_workers_can_copy_into_a_schema_that_was_migrated_for_it
     assert_same(&records(&from).await, &records(&files.source("a.db")).await);
     drop(from);
     client.batch_execute(&format!("DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_committed_out_of_order_damaged_or_pushed_by_plain_sql_stays_what_it_is() {
+    let files = Files::new();
+    let schema = Schema::create().await;
+    let store = open(&schema, &files).await;
+    store.define_queue(&queue("q"), QueuePolicy::default()).await.unwrap();
+    let message = |text: &'static str| NewMessage::new(queue("q"), text);
+    let pushed = store.push(vec![message("a"), message("b"), message("c"), message("d")]).await.unwrap();
+    store.close().await.unwrap();
+    let client = connect(&address()).await;
+    let sql = "UPDATE sickbay.waiting SET pushed_at = pushed_at + 5000, due_at = due_at + 5000 WHERE payload IN ('a', 'c');
+        UPDATE sickbay.waiting SET payload = 'x' WHERE payload = 'd'; SELECT sickbay.push('q', 'by hand');
+        UPDATE sickbay.waiting SET pushed_at = 7, due_at = 7 WHERE payload = 'by hand'";
+    client.batch_execute(&schema.sql(sql)).await.unwrap();
+    let copied = copied(&source(&schema, &files).await.unwrap(), &files.target("a.db"), SMALL).await.unwrap();
+    assert_eq!((copied.damaged, copied.damaged_ids.as_slice()), (1, &[pushed[3].id()][..]));
+    files.clock.advance(std::time::Duration::from_secs(10));
+    let store = files.open("a.db");
+    let hand = Hand { store: &store, clock: &files.clock };
+    let claimed = hand.claim("q", 9).await;
+    let order: Vec<_> = claimed.iter().map(|delivery| delivery.message.payload.as_ref()).collect();
+    assert_eq!(order, [&b"by hand"[..], b"b", b"a", b"c"], "by their times; the damaged one is nobody's");
 }
