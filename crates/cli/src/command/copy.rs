@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: &Arguments, env: &Env) -> Result {
     .await;
     env.out.progress("");
     let seconds = (clock.now().since(began_at).as_secs_f64() * 1000.0).round() / 1000.0;
-    let answer = Answer::new(&from, &to, copied?, seconds);
+    let answer = Answer::new(&from, &to, &copied?, seconds);
     env.out.answer(&answer, |_| answer.text())?;
     if answer.damaged > 0 {
         env.out.say(&format!(
@@ -166,7 +166,7 @@ fn of_file(error: &StoreError) -> Failure {
 }
 
 impl Answer {
-    fn new(from: &StoreName, to: &StoreName, copied: Copied, seconds: f64) -> Self {
+    fn new(from: &StoreName, to: &StoreName, copied: &Copied, seconds: f64) -> Self {
         let records = |kind| copied.records.get(&kind).copied().unwrap_or(0);
         Self {
             from: shown(from),

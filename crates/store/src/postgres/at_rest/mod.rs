@@ -29,7 +29,12 @@ pub struct PostgresAtRest {
     client: Mutex<Client>,
     schema: String,
     now: Option<i64>,
+    /// It is in the one transaction in which it is read.
+    is_source: bool,
 }
+
+/// Pages are read along an index: of tables that were just filled the database does not know yet that this is best.
+const PLANS: &str = "SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL jit = off";
 
 /// What everybody who changes the store changes some of.
 const LOCK: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL lock_timeout = '10s';
@@ -54,7 +59,7 @@ impl PostgresAtRest {
     /// Opens a store to copy it. Refused while anybody works on it (`SB0072`); until it is dropped, whoever wants to
     /// change the store waits. Nothing of it is changed, except that leases that ran out end.
     pub async fn open_source(address: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
-        let source = Self::open(address, options).await?;
+        let mut source = Self::open(address, options).await?;
         {
             let client = source.client.lock().await;
             if let Some((false, _)) = source.progress(&*client).await? {
@@ -62,9 +67,11 @@ impl PostgresAtRest {
             }
             source.ask(&*client, "SELECT sickbay.sweep($1)", &[(&source.now, Type::INT8)]).await?;
             source.check_idle(&*client).await?;
-            client.batch_execute(&source.sql(LOCK)).await.map_err(|error| translate(&error))?;
+            let begin = source.sql(&format!("{LOCK}; {PLANS}"));
+            client.batch_execute(&begin).await.map_err(|error| translate(&error))?;
             source.check_idle(&*client).await?;
         }
+        source.is_source = true;
         Ok(source)
     }
 
@@ -83,7 +90,7 @@ impl PostgresAtRest {
         let client = pool(address, options)?.connect().await?;
         schema::check(&options.schema, schema::version(&client, &options.schema).await?)?;
         let now = options.clock.as_ref().map(|clock| clock.now().millis());
-        Ok(Self { client: Mutex::new(client), schema: options.schema.clone(), now })
+        Ok(Self { client: Mutex::new(client), schema: options.schema.clone(), now, is_source: false })
     }
 
     fn sql(&self, text: &str) -> String {
@@ -174,8 +181,13 @@ impl Export for PostgresAtRest {
     }
 
     async fn export(&self, after: &Cursor, size: PageSize) -> Result<RecordPage, StoreError> {
-        let client = self.client().await;
-        self.export_from(&*client, after, size).await
+        let mut client = self.client().await;
+        if self.is_source {
+            return self.export_from(&*client, after, size).await;
+        }
+        let transaction = client.transaction().await.map_err(|error| translate(&error))?;
+        transaction.batch_execute(PLANS).await.map_err(|error| translate(&error))?;
+        self.export_from(&transaction, after, size).await
     }
 }
 
