@@ -28,7 +28,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// `[--quick] [--seed N] [--minutes N] [part …]`
+    /// `[--quick] [--seed N] [--minutes N] [--cuts N] [--threads N] [part …]`
     pub(crate) fn read(arguments: &[String]) -> Result<Self> {
         let mut plan = Self {
             quick: false,
@@ -59,9 +59,10 @@ impl Plan {
                 "--seed" => plan.seed = number()?,
                 "--minutes" => plan.duration = Some(Duration::from_secs(number()? * 60)),
                 "--cuts" => plan.power_cuts = number()?,
+                "--threads" => plan.threads = number()?.clamp(1, 64) as usize,
                 part if PARTS.contains(&part) => plan.parts.push(part.to_owned()),
                 other => bail!(
-                    "takes --quick, --seed N, --minutes N, --cuts N and {}, not {other}",
+                    "takes --quick, --seed N, --minutes N, --cuts N, --threads N and {}, not {other}",
                     PARTS.join(", ")
                 ),
             }

@@ -1,33 +1,66 @@
 //! `cargo xtask faults`: disks, files and processes are broken, and what was promised must hold.
 
+mod programs;
+mod side_by_side;
+
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 
+use self::programs::{Program, Programs};
+use self::side_by_side::side_by_side;
 use crate::needs::{self, NEEDS};
 
 /// What was run by long runs, one document a line. The next long run goes on with the next seed.
 const LEDGER: &str = "faults/ledger.jsonl";
 
-/// A program that breaks something and prints one document. What two of them count under one name is added up.
+/// A call of a program that breaks something and prints one document. What two of them count under one name is added
+/// up. Two run beside each other, each on half of the cores: nothing in them is measured in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
-    package: &'static str,
-    /// Known defects are compiled in.
-    seeded: bool,
-    arguments: &'static [&'static str],
+    program: Program,
+    arguments: Vec<String>,
 }
 
-const FAULTS: Part = Part { package: "sickbay-faults", seeded: false, arguments: &[] };
+impl Part {
+    fn of(program: Program, arguments: &[&str]) -> Self {
+        Self { program, arguments: arguments.iter().map(|&word| word.to_owned()).collect() }
+    }
+}
 
-/// What runs besides, unless only parts of the first were asked for.
-const OTHERS: &[Part] = &[
-    Part { package: "sickbay-sim", seeded: false, arguments: &["schedules", "--json"] },
-    Part { package: "sickbay-sim", seeded: true, arguments: &["bugs", "--json"] },
-    Part { package: "sickbay-faults", seeded: true, arguments: &["bugs"] },
-];
+/// The parts of the first program: what is cut, what is damaged, and what is killed.
+const FAULTS: [&[&str]; 3] =
+    [&["controls", "power"], &["postgres", "processes", "kills"], &["disk", "flips"]];
+
+/// What was asked for, in calls, the longest first. `whole` adds the simulator and the known defects.
+fn parts(passed: &[String], whole: bool) -> Vec<Part> {
+    let names: Vec<&str> = FAULTS.concat();
+    let faults = |arguments: &[&str]| {
+        let mut part = Part::of(Program::FAULTS, arguments);
+        part.arguments.extend_from_slice(passed);
+        part
+    };
+    if passed.iter().any(|word| names.contains(&word.as_str())) {
+        return vec![faults(&[])];
+    }
+    let mut parts: Vec<Part> = FAULTS.iter().map(|arguments| faults(arguments)).collect();
+    if whole {
+        parts.insert(1, Part::of(Program::SIM, &["schedules", "--json"]));
+    }
+    let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
+    for part in &mut parts {
+        part.arguments.extend(["--threads".to_owned(), threads.to_string()]);
+    }
+    if whole {
+        parts.push(Part::of(Program::SEEDED_SIM, &["bugs", "--json"]));
+        parts.push(Part::of(Program::SEEDED_FAULTS, &["bugs"]));
+    }
+    parts
+}
 
 /// The keys of the document, in their order.
 const KEYS: [&str; 10] = [
@@ -72,42 +105,68 @@ pub(crate) fn quick(root: &Path) -> Result<bool> {
 }
 
 fn run_parts(root: &Path, passed: &[String], whole: bool) -> Result<(Map<String, Value>, bool)> {
-    if whole || passed.iter().any(|argument| argument == "postgres") {
+    let parts = parts(passed, whole);
+    if parts.iter().any(|part| part.arguments.iter().any(|word| word == "postgres")) {
         // Without it that part is skipped, and says so.
         needs::missing(NEEDS.iter().filter(|need| need.tests == "postgres::"), needs::install);
     }
+    let programs = Programs::build(root, parts.iter().map(|part| part.program))?;
+    let ran = side_by_side(&parts, |part| run(root, &programs, part), |_, ran| tell(ran));
     let (mut total, mut well) = (Map::new(), true);
-    let parts = std::iter::once(&FAULTS).chain(OTHERS.iter().filter(|_| whole));
-    for (index, part) in parts.enumerate() {
-        let (document, passed) = run(root, part, if index == 0 { passed } else { &[] })?;
-        well &= passed;
-        merge(&mut total, document);
+    for ran in ran {
+        let ran = ran?;
+        well &= ran.well;
+        merge(&mut total, ran.document);
     }
     Ok((total, well))
 }
 
-fn run(root: &Path, part: &Part, arguments: &[String]) -> Result<(Map<String, Value>, bool)> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(root).args(["run", "--release", "--quiet", "--package", part.package]);
-    if part.seeded {
-        command.args(["--features", "seeded-bugs"]);
-    }
-    command.arg("--").args(part.arguments).args(arguments).stderr(Stdio::inherit());
-    let output = command.output().with_context(|| format!("{} cannot be started", part.package))?;
-    let document = serde_json::from_slice(&output.stdout);
-    let Value::Object(document) =
-        document.with_context(|| format!("{} printed no document", part.package))?
-    else {
-        bail!("{} printed no document", part.package);
-    };
-    Ok((document, output.status.success()))
+/// What came of a part.
+struct Ran {
+    call: String,
+    document: Map<String, Value>,
+    well: bool,
+    words: String,
+    seconds: f64,
 }
+
+fn run(root: &Path, programs: &Programs, part: &Part) -> Result<Ran> {
+    let call = format!("{} {}", part.program.name(), part.arguments.join(" "));
+    eprintln!("{call} …");
+    let start = now();
+    let mut command = Command::new(programs.path(part.program)?);
+    let output = command.current_dir(root).args(&part.arguments).output();
+    let output = output.with_context(|| format!("{call} cannot be started"))?;
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    let document = serde_json::from_slice(&output.stdout);
+    let document = document.with_context(|| format!("{call} printed no document\n{words}"))?;
+    let seconds = start.elapsed().as_secs_f64();
+    Ok(Ran { call, document, well: output.status.success(), words, seconds })
+}
+
+/// All that a part said, in one piece.
+fn tell(ran: &Result<Ran>) {
+    match ran {
+        Ok(ran) => eprint!("\n{}: {:.1} s\n{}", ran.call, ran.seconds, ran.words),
+        Err(error) => eprintln!("\n{error:#}"),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a chore is timed by the machine's clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Seeds are no amounts: the furthest counts.
+const SEEDS: [&str; 2] = ["first_seed", "next_seed"];
 
 /// Numbers are added up, lists joined, and the rest is taken as it is.
 fn merge(total: &mut Map<String, Value>, document: Map<String, Value>) {
     for (name, value) in document {
         match (total.get_mut(&name), value) {
+            (Some(known), value) if SEEDS.contains(&name.as_str()) => {
+                *known = json!(known.as_u64().max(value.as_u64()));
+            }
             (Some(Value::Number(known)), Value::Number(more)) if known.is_u64() && more.is_u64() => {
                 let sum = known.as_u64().unwrap_or(0) + more.as_u64().unwrap_or(0);
                 total.insert(name, json!(sum));
@@ -172,6 +231,33 @@ mod tests {
         assert_eq!(total["lost"], 3);
         assert_eq!(total["findings"], json!(["a", "b"]));
         assert_eq!((&total["schedules"], &total["quick"]), (&json!(5), &json!(true)));
+    }
+
+    #[test]
+    fn seeds_of_parts_are_not_added_up() {
+        let mut total = map(json!({"first_seed": 7, "next_seed": 90}));
+        merge(&mut total, map(json!({"first_seed": 7, "next_seed": 7})));
+        assert_eq!((&total["first_seed"], &total["next_seed"]), (&json!(7), &json!(90)));
+    }
+
+    #[test]
+    fn a_whole_run_calls_every_part_once() {
+        let quick = ["--quick".to_owned()];
+        let whole = parts(&quick, true);
+        let words: Vec<&str> = whole.iter().flat_map(|part| &part.arguments).map(String::as_str).collect();
+        for part in ["controls", "power", "disk", "flips", "kills", "processes", "postgres", "schedules"] {
+            assert_eq!(words.iter().filter(|word| **word == part).count(), 1, "{part}: {words:?}");
+        }
+        assert_eq!(words.iter().filter(|word| **word == "bugs").count(), 2);
+        let of_faults = whole.iter().filter(|part| part.program == Program::FAULTS);
+        assert!(of_faults.clone().all(|part| part.arguments.contains(&quick[0])));
+        assert_eq!(of_faults.count(), FAULTS.len());
+    }
+
+    #[test]
+    fn a_part_that_was_asked_for_is_the_only_one_called() {
+        let passed = ["power", "--seed", "7"].map(str::to_owned);
+        assert_eq!(parts(&passed, false), [Part { program: Program::FAULTS, arguments: passed.to_vec() }]);
     }
 
     #[test]
