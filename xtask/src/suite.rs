@@ -56,14 +56,24 @@ pub(crate) fn ci(root: &Path, arguments: &[String]) -> Result<ExitCode> {
 
 /// Interleavings, power cuts, schedules, deaths, every known defect, and a minute of load.
 fn proofs(steps: &mut Steps, root: &Path) {
-    let orders = ["test", "-p", "sickbay-worker", "--lib", "--features", "interleavings", "interleavings"];
-    steps.run_tests("orders", || tests_pass(Runner::Cargo, cargo(root, &orders)));
+    steps.run_tests("orders", || {
+        let (ending, mut counts) = orders(root, "sickbay-store")?;
+        let (later, more) = orders(root, "sickbay-worker")?;
+        counts += more;
+        Ok((if ending == Ending::Passed { later } else { ending }, counts))
+    });
     steps.run("faults", || {
         let well = faults::quick(root)?;
         Ok(if well { Ending::Passed } else { Ending::Failed("a promise was broken".to_owned()) })
     });
     let soak = ["run", "--quiet", "--release", "-p", "sickbay-sim", "--", "soak", "--seconds", "45"];
     steps.run("soak", || exits_well(&mut cargo(root, &soak)));
+}
+
+/// Many orders of what the threads of a crate do.
+fn orders(root: &Path, package: &str) -> Result<(Ending, Counts)> {
+    let line = ["test", "-p", package, "--lib", "--features", "interleavings", "interleavings"];
+    tests_pass(Runner::Cargo, cargo(root, &line))
 }
 
 fn lints(steps: &mut Steps, root: &Path, absent: Absent) {

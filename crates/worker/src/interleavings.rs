@@ -1,6 +1,8 @@
 //! Many orders of what handlers, the keeper and a stop do to the same deliveries, by shuttle:
 //! `cargo test -p sickbay-worker --lib --features interleavings interleavings`.
 
+mod whole;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

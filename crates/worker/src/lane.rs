@@ -13,6 +13,7 @@ use crate::guarded::Guarded;
 use crate::hands::{Batch, Work};
 use crate::runner::{attempt, follow, run};
 use crate::shared::Shared;
+use crate::sync::spawn;
 use crate::turn::{Step, TURN_MAX};
 
 pub(crate) const LANES: usize = 2;
@@ -91,7 +92,7 @@ async fn run_inline(shared: &Arc<Shared>, batch: &mut Batch, chunk: &mut VecDequ
                 now = ended;
             }
             Poll::Pending => {
-                tokio::spawn(run(Arc::clone(shared), Some((attempt, work))));
+                drop(spawn(run(Arc::clone(shared), Some((attempt, work)))));
                 has_slot = another_slot(shared);
             }
         }
@@ -167,6 +168,6 @@ fn spawn_runners(shared: &Arc<Shared>, most: usize) {
         count
     };
     for _ in 0..count {
-        tokio::spawn(run(Arc::clone(shared), None));
+        drop(spawn(run(Arc::clone(shared), None)));
     }
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinHandle;
-
 use crate::held::Held;
 use crate::shared::Shared;
+use crate::sync::JoinHandle;
 
 /// How long the last settlements may take once the handlers have ended.
 const HAND_IN_LIMIT: Duration = Duration::from_secs(5);

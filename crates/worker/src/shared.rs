@@ -1,6 +1,6 @@
 //! What lanes, runners and the keeper of one worker share.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use sickbay_core::Message;
@@ -14,6 +14,7 @@ use crate::hands::Hands;
 use crate::keeper::BreakerState;
 use crate::lane::LANES;
 use crate::rules::{Rules, RulesInForce};
+use crate::sync::{Mutex, MutexGuard};
 use crate::time::Timer;
 
 pub(crate) struct Shared {

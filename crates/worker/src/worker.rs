@@ -1,6 +1,6 @@
 //! How a worker is made.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use sickbay_core::Clock;
@@ -16,6 +16,7 @@ use crate::lane::{LANES, lane};
 use crate::rules::RulesInForce;
 use crate::running::Running;
 use crate::shared::{Shared, Validators};
+use crate::sync::{Mutex, spawn};
 use crate::time::Timer;
 
 /// The most deliveries that are fetched ahead.
@@ -101,8 +102,8 @@ impl Worker {
             closed: Flag::default(),
             ended: Flag::default(),
         });
-        let lanes = (0..LANES).map(|n| tokio::spawn(lane(Arc::clone(&shared), n))).collect();
-        tokio::spawn(keeper(Arc::clone(&shared)));
+        let lanes = (0..LANES).map(|n| spawn(lane(Arc::clone(&shared), n))).collect();
+        drop(spawn(keeper(Arc::clone(&shared))));
         Running::new(shared, lanes, self.stop_limit)
     }
 }

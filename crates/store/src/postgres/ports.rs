@@ -48,13 +48,34 @@ impl Inner {
     }
 }
 
+/// Waits for what comes of an exchange. Who gives up waiting may have been answered in that very moment: what was
+/// handed out with the answer is given back.
+struct Answered<'s> {
+    answered: oneshot::Receiver<Result<Exchanged, StoreError>>,
+    inner: &'s Arc<Inner>,
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.answered.close();
+        let Ok(Ok(unwanted)) = self.answered.try_recv() else { return };
+        if !unwanted.deliveries.is_empty() {
+            let inner = self.inner.clone();
+            let give_back = async move { drop(inner.give_back(&unwanted.deliveries).await) };
+            self.inner.runtime.spawn(give_back);
+        }
+    }
+}
+
 #[async_trait]
 impl Deliveries for PostgresStore {
     async fn exchange(&self, exchange: Exchange) -> Result<Exchanged, StoreError> {
         self.inner.bell.check()?;
         let (reply, answered) = oneshot::channel();
         self.inner.runtime.spawn(self.inner.clone().serve(exchange, reply));
-        answered.await.unwrap_or_else(|_| Err(door::closed()))
+        let mut answered = Answered { answered, inner: &self.inner };
+        let answer = (&mut answered.answered).await;
+        answer.unwrap_or_else(|_| Err(door::closed()))
     }
 
     async fn renew(&self, renewal: Renewal) -> Result<Vec<LeaseToken>, StoreError> {

@@ -31,6 +31,8 @@ pub(super) struct Setup {
     pub(super) vfs: Option<String>,
     /// What the file lacks is accepted as lost.
     pub(super) accept_loss: bool,
+    /// A step of the schema that only a later version knows, for tests.
+    pub(super) next_schema: Option<&'static str>,
 }
 
 /// The store's file, open for writing by this process alone.
@@ -59,7 +61,7 @@ impl File {
         // Until it is clear that nothing is missing, closing the connection must leave the log as it is.
         keep_log(&connection, true)?;
         let (mark, lost) = compare(&connection, &setup)?;
-        schema::migrate(&connection, &setup.path)?;
+        schema::migrate(&connection, &setup.path, setup.next_schema)?;
         keep_log(&connection, false)?;
         let identity = Identity::of(&setup.path);
         let file = Self { connection, mark, lost, setup, identity, looked_at: i64::MIN, _lock: lock };

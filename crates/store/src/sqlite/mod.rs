@@ -12,6 +12,8 @@ mod effect;
 mod failure;
 mod file;
 mod hand_out;
+#[cfg(all(test, feature = "interleavings"))]
+mod interleavings;
 mod kept;
 mod keys;
 mod list;
@@ -33,6 +35,7 @@ mod settle;
 mod state;
 mod stream;
 mod stream_view;
+mod sync;
 mod tx;
 mod view;
 mod waiting;
@@ -40,9 +43,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError};
 
 pub use at_rest::SqliteAtRest;
 pub use effect::SqliteEffect;
@@ -52,6 +53,9 @@ use sickbay_core::{Clock, QueueName, QueuePolicy, StoreError};
 
 use self::file::{File, Setup};
 use self::reader::Readers;
+use self::sync::mpsc::{Sender, channel};
+use self::sync::thread::{self, JoinHandle};
+use self::sync::{Mutex, RwLock};
 use self::tx::{Hot, Tx};
 use self::writer::{Op, Writer};
 use crate::door::Limits;
@@ -67,6 +71,7 @@ pub struct SqliteOptions {
     checkpoint_pages: u32,
     vfs: Option<String>,
     accept_loss: bool,
+    next_schema: Option<&'static str>,
 }
 
 impl SqliteOptions {
@@ -81,6 +86,7 @@ impl SqliteOptions {
             checkpoint_pages: 4000,
             vfs: None,
             accept_loss: false,
+            next_schema: None,
         }
     }
 
@@ -128,6 +134,14 @@ impl SqliteOptions {
         self
     }
 
+    /// Behaves like a later version, whose schema has this step more. For tests of two versions on one file.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_next_schema(mut self, step: &'static str) -> Self {
+        self.next_schema = Some(step);
+        self
+    }
+
     /// What is known of the death of the store's last owner; recorded with what it held.
     #[must_use]
     pub fn evidence(mut self, evidence: impl Into<String>) -> Self {
@@ -165,6 +179,7 @@ impl SqliteStore {
             checkpoint_pages: options.checkpoint_pages,
             vfs: options.vfs.clone(),
             accept_loss: options.accept_loss,
+            next_schema: options.next_schema,
         })?;
         at_rest::refuse_unfinished(&file.connection, &path)?;
         let process = ProcessId(random());
@@ -176,7 +191,7 @@ impl SqliteStore {
         let mut writer = Writer::new(file, state, options.clock.clone(), options.limits, policies.clone());
         policies.publish(&mut writer.state);
         let (operations, inbox) = channel();
-        let thread = std::thread::Builder::new().name("sickbay-writer".to_owned());
+        let thread = thread::Builder::new().name("sickbay-writer".to_owned());
         let handle = thread.spawn(move || writer.run(&inbox)).map_err(|error| failure::io(&path, &error))?;
         let ticks = operations.clone();
         options.clock.on_tick(Arc::new(move || ticks.send(Op::Tick).is_ok()));

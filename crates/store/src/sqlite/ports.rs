@@ -9,19 +9,70 @@ use sickbay_core::port::{
 };
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
-    ErrorKind, LeaseToken, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, StoreError, StreamKey,
+    ErrorKind, LeaseToken, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, Settlement,
+    StoreError, StreamKey,
 };
-use tokio::sync::oneshot;
 
 use super::SqliteStore;
 use super::failure::nearly_full;
+use super::sync::mpsc::Sender;
+use super::sync::oneshot;
 use super::tx::Tx;
-use super::writer::{Answer, Op};
+use super::writer::{Answer, Job, Op, Reply};
 use crate::door::closed;
 
 /// True if the error says that nothing was written, so that the transaction can go on.
 fn harmless(error: &StoreError) -> bool {
     matches!(error.kind(), ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Conflict)
+}
+
+/// A call of a port, on its way to the writer.
+struct Call<A, T> {
+    act: A,
+    reply: Reply<T>,
+}
+
+impl<A, T> Job for Call<A, T>
+where
+    A: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send,
+    T: Send + 'static,
+{
+    fn carry_out(self: Box<Self>, tx: &mut Tx<'_>) -> (Answer, Result<(), StoreError>) {
+        let Self { act, reply } = *self;
+        let result = act(tx);
+        let fatal = match &result {
+            Err(error) if !harmless(error) => Err(error.clone()),
+            _ => Ok(()),
+        };
+        let answer: Answer = Box::new(move |commit: Result<(), StoreError>| {
+            drop(reply.send(commit.and(result)));
+        });
+        (answer, fatal)
+    }
+
+    fn refuse(self: Box<Self>, error: StoreError) {
+        drop(self.reply.send(Err(error)));
+    }
+}
+
+/// Waits for what comes of an exchange. Who gives up waiting may have been answered in that very moment: what was
+/// handed out with the answer is given back.
+struct Answered<'s> {
+    answered: oneshot::Receiver<Result<Exchanged, StoreError>>,
+    operations: &'s Sender<Op>,
+}
+
+impl Drop for Answered<'_> {
+    fn drop(&mut self) {
+        self.answered.close();
+        let Ok(Ok(exchanged)) = self.answered.try_recv() else { return };
+        if !exchanged.deliveries.is_empty() {
+            let back = exchanged.deliveries.iter().map(|delivery| Settlement::release(delivery.token()));
+            let (nobody, _) = oneshot::channel();
+            // A writer that has ended has given everything back itself.
+            drop(self.operations.send(Op::Exchange(Exchange::settle(back.collect()), nobody)));
+        }
+    }
 }
 
 impl SqliteStore {
@@ -32,18 +83,8 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         self.inner.policies.check()?;
         let (reply, answered) = oneshot::channel();
-        let act = Box::new(move |tx: &mut Tx<'_>| {
-            let result = act(tx);
-            let fatal = match &result {
-                Err(error) if !harmless(error) => Err(error.clone()),
-                _ => Ok(()),
-            };
-            let answer: Answer = Box::new(move |commit: Result<(), StoreError>| {
-                drop(reply.send(commit.and(result)));
-            });
-            (answer, fatal)
-        });
-        self.inner.operations.send(Op::Act(act)).map_err(|_| closed())?;
+        let job = Box::new(Call { act, reply });
+        self.inner.operations.send(Op::Job(job)).map_err(|_| closed())?;
         answered.await.map_err(|_| self.inner.policies.check().err().unwrap_or_else(closed))?
     }
 }
@@ -69,7 +110,9 @@ impl Deliveries for SqliteStore {
         self.inner.policies.check()?;
         let (reply, answered) = oneshot::channel();
         self.inner.operations.send(Op::Exchange(exchange, reply)).map_err(|_| closed())?;
-        answered.await.map_err(|_| self.inner.policies.check().err().unwrap_or_else(closed))?
+        let mut answered = Answered { answered, operations: &self.inner.operations };
+        let answer = (&mut answered.answered).await;
+        answer.map_err(|_| self.inner.policies.check().err().unwrap_or_else(closed))?
     }
 
     async fn renew(&self, renewal: Renewal) -> Result<Vec<LeaseToken>, StoreError> {
@@ -177,5 +220,75 @@ impl Desk for SqliteStore {
             tx.release_followers(no, stream.as_str())
         })
         .await
+    }
+}
+
+#[cfg(all(test, not(feature = "interleavings")))]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use sickbay_core::WorkerName;
+    use sickbay_core::port::Claim;
+    use sickbay_testkit::ManualClock;
+
+    use super::*;
+    use crate::sqlite::SqliteOptions;
+
+    fn queue() -> QueueName {
+        QueueName::new("q").unwrap()
+    }
+
+    fn waiting(store: &SqliteStore) -> Exchange {
+        let (wait, lease) = (Duration::from_secs(60), Duration::from_secs(60));
+        let worker = WorkerName::new("w").unwrap();
+        Exchange::claim(Claim { queue: queue(), worker, process: store.process(), max: 1, wait, lease })
+    }
+
+    #[tokio::test]
+    async fn claims_that_wait_go_on_waiting_when_a_turn_fails_while_they_are_served() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(Arc::new(ManualClock::new())).log_bytes(0);
+        let store = SqliteStore::open(folder.path().join("store.db"), options).unwrap();
+        store.define_queue(&queue(), QueuePolicy::default()).await.unwrap();
+        let mut claims = [(); 3].map(|()| store.exchange(waiting(&store)));
+        for claim in &mut claims {
+            assert!(claim.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let broken = store.call(|tx| {
+            tx.begin()?;
+            tx.execute("DROP TABLE claim", [])?;
+            tx.push(vec![NewMessage::new(queue(), "never")])
+        });
+        assert_eq!(broken.await.unwrap_err().code(), "SB0014");
+        store.push((0..3).map(|_| NewMessage::new(queue(), "x")).collect()).await.unwrap();
+        for claim in claims {
+            assert_eq!(claim.await.unwrap().deliveries.len(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn an_exchange_that_cannot_be_carried_out_is_told_why() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(Arc::new(ManualClock::new())).log_bytes(0);
+        let store = SqliteStore::open(folder.path().join("store.db"), options).unwrap();
+        store.define_queue(&queue(), QueuePolicy::default()).await.unwrap();
+        store.push(vec![NewMessage::new(queue(), "x")]).await.unwrap();
+        // Both are in one turn: the second fails because of what the first does.
+        let mut breaking = Box::pin(store.call(|tx| {
+            tx.begin()?;
+            tx.execute("DROP TABLE claim", []).map(drop)
+        }));
+        let mut late = store.exchange(waiting(&store));
+        let mut context = Context::from_waker(Waker::noop());
+        let (go_on, told) = std::sync::mpsc::channel();
+        let mut holding = Box::pin(store.call(move |_| told.recv().map_err(|_| closed())));
+        assert!(holding.as_mut().poll(&mut context).is_pending());
+        assert!(breaking.as_mut().poll(&mut context).is_pending());
+        assert!(late.as_mut().poll(&mut context).is_pending());
+        go_on.send(()).unwrap();
+        holding.await.unwrap();
+        assert_eq!(late.await.unwrap_err().code(), "SB0014");
+        assert_eq!(breaking.await.unwrap_err().code(), "SB0014");
+        assert_eq!(store.exchange(waiting(&store)).await.unwrap().deliveries.len(), 1);
     }
 }

@@ -1,14 +1,14 @@
 //! Readers: connections of their own that never block the writer.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use rusqlite::Connection;
 use sickbay_core::StoreError;
-use tokio::sync::oneshot;
 
 use super::failure::Translate;
 use super::file::connect_reader;
+use super::sync::{Mutex, oneshot, thread};
 
 /// How many idle connections are kept.
 const IDLE_MAX: usize = 4;
@@ -47,7 +47,7 @@ impl Readers {
             };
             drop(answer.send(result));
         };
-        let thread = std::thread::Builder::new().name("sickbay-reader".to_owned());
+        let thread = thread::Builder::new().name("sickbay-reader".to_owned());
         thread.spawn(work).map_err(|error| super::failure::io(&self.path, &error))?;
         answered.await.map_err(|_| crate::door::closed())?
     }

@@ -15,9 +15,6 @@ const APPLICATION_ID: i64 = 0x5349_434B;
 /// One step a released version; never edited afterwards.
 const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
 
-/// The version this program writes.
-pub(super) const VERSION: i64 = STEPS.len() as i64;
-
 /// How far the file has got: nowhere if it is new, or older than the counting of commits.
 pub(super) fn reached(connection: &Connection) -> Result<Reached, StoreError> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).translated();
@@ -32,18 +29,25 @@ pub(super) fn reached(connection: &Connection) -> Result<Reached, StoreError> {
     })
 }
 
-/// Brings the file to the version of this program, or says why it cannot.
-pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Brings the file to the version of this program, or says why it cannot. `next` is a step that a later version would
+/// know.
+pub(super) fn migrate(
+    connection: &Connection,
+    path: &Path,
+    next: Option<&'static str>,
+) -> Result<(), StoreError> {
+    let steps: Vec<&str> = STEPS.iter().copied().chain(next).collect();
+    let known = steps.len() as i64;
     let number = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).translated();
     let (application, version) = (number("PRAGMA application_id")?, number("PRAGMA user_version")?);
     let tables = number("SELECT count(*) FROM sqlite_schema")?;
     if application != APPLICATION_ID && (tables > 0 || application != 0) {
         return Err(foreign_file(path));
     }
-    if version > VERSION {
-        return Err(newer_schema(path, version, VERSION));
+    if version > known {
+        return Err(newer_schema(path, version, known));
     }
-    for (step, sql) in STEPS.iter().enumerate().skip(version.max(0) as usize) {
+    for (step, sql) in steps.iter().enumerate().skip(version.max(0) as usize) {
         connection
             .execute_batch(&format!(
                 "BEGIN IMMEDIATE;\n{sql}\nPRAGMA application_id = {APPLICATION_ID};\nPRAGMA user_version = {};\nCOMMIT;",

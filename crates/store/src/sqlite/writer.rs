@@ -2,16 +2,16 @@
 //! transaction, serves the claims that wait, commits once, and only then answers.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use rusqlite::Connection;
 use sickbay_core::port::{Claim, Exchange, Exchanged};
 use sickbay_core::{Clock, Decision, ErrorKind, StoreError, Timestamp, bug};
-use tokio::sync::oneshot;
 
 use super::failure::Translate;
 use super::file::File;
 use super::state::State;
+use super::sync::mpsc::{Receiver, RecvTimeoutError};
+use super::sync::oneshot;
 use super::tx::{Hot, Tx};
 use super::{Policies, load, recover};
 use crate::door::Limits;
@@ -25,13 +25,19 @@ const SWEEP_EVERY_MS: i64 = 60_000;
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// Called after the commit, with what came of it.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-/// Carries an operation out; answers later. `Err` if the transaction cannot go on.
-pub(super) type Act = Box<dyn FnOnce(&mut Tx<'_>) -> (Answer, Result<(), StoreError>) + Send>;
+
+/// An operation that is answered once, after the next commit.
+pub(super) trait Job: Send {
+    /// Carries it out and answers later. `Err` if the transaction cannot go on.
+    fn carry_out(self: Box<Self>, tx: &mut Tx<'_>) -> (Answer, Result<(), StoreError>);
+    /// It is not carried out.
+    fn refuse(self: Box<Self>, error: StoreError);
+}
 
 /// What the writer is asked to do.
 pub(super) enum Op {
     /// Anything that is answered after the next commit.
-    Act(Act),
+    Job(Box<dyn Job>),
     /// Settlements and a claim that may wait.
     Exchange(Exchange, Reply<Exchanged>),
     /// The clock moved.
@@ -45,6 +51,14 @@ struct Waiting {
     claim: Claim,
     until: i64,
     reply: Reply<Exchanged>,
+}
+
+/// What came of an exchange.
+enum Came {
+    /// It is answered after the commit.
+    Answer(Exchanged),
+    /// Nothing is eligible; its claim waits.
+    Waits { claim: Claim, until: i64 },
 }
 
 /// An exchange whose answer goes out after the commit.
@@ -132,12 +146,14 @@ impl Writer {
     fn turn(&mut self, batch: Vec<Op>, turn: &mut Turn) {
         let clock = self.clock.now().millis();
         self.last_now = if bug!(LocalClockForLeases) { clock } else { self.last_now.max(clock) };
-        if let Err(error) = self.file.check_identity(self.last_now) {
+        // What is remembered of a store that failed may be ahead of its file: nothing is built on it.
+        let failed = self.policies.check().and_then(|()| self.file.check_identity(self.last_now));
+        if let Err(error) = failed {
             self.policies.fail(error.clone());
             turn.close = batch.iter().any(|operation| matches!(operation, Op::Close { .. })).then_some(false);
             // Nobody is served any more; whoever asks is told why.
             self.waiting.clear();
-            batch.into_iter().for_each(|operation| refuse(operation, Some(error.clone())));
+            batch.into_iter().for_each(|operation| refuse(operation, &error));
             return;
         }
         self.state.nearly_full = self.file.is_nearly_full();
@@ -159,34 +175,38 @@ impl Writer {
     }
 
     fn carry_out(&mut self, batch: Vec<Op>, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {
-        let mut failure = Ok(());
-        self.tx(open).expire_leases()?;
-        if self.last_now - self.last_sweep >= SWEEP_EVERY_MS {
-            self.last_sweep = self.last_now;
-            self.tx(open).forget_old_keys()?;
-            self.tx(open).forget_completed()?;
-        }
+        let mut failure = self.by_itself(open);
         for operation in batch {
-            match operation {
+            match (operation, &failure) {
+                (Op::Tick, _) => {}
+                (Op::Close { tidily }, _) => turn.close = Some(tidily),
                 // What comes after a failure is not carried out, but everybody is answered.
-                Op::Act(_) | Op::Exchange(..) if failure.is_err() => {
-                    let error = failure.clone().err();
-                    refuse(operation, error);
-                }
-                Op::Act(act) => {
-                    let (answer, result) = act(&mut self.tx(open));
+                (operation, Err(error)) => refuse(operation, error),
+                (Op::Job(job), Ok(())) => {
+                    let (answer, result) = job.carry_out(&mut self.tx(open));
                     turn.answers.push(answer);
                     failure = result;
                 }
-                Op::Exchange(exchange, reply) => failure = self.exchange(exchange, reply, turn, open),
-                Op::Tick => {}
-                Op::Close { tidily } => turn.close = Some(tidily),
+                (Op::Exchange(exchange, reply), Ok(())) => {
+                    failure = self.exchange(exchange, reply, turn, open);
+                }
             }
         }
         failure?;
         self.tx(open).reopen_some()?;
         if turn.close.is_none() {
             self.serve_waiting(turn, open)?;
+        }
+        Ok(())
+    }
+
+    /// What time brings, whoever asks for what.
+    fn by_itself(&mut self, open: &mut bool) -> Result<(), StoreError> {
+        self.tx(open).expire_leases()?;
+        if self.last_now - self.last_sweep >= SWEEP_EVERY_MS {
+            self.tx(open).forget_old_keys()?;
+            self.tx(open).forget_completed()?;
+            self.last_sweep = self.last_now;
         }
         Ok(())
     }
@@ -213,6 +233,23 @@ impl Writer {
             drop(reply.send(Err(error)));
             return Ok(());
         }
+        match self.try_exchange(exchange, turn, open) {
+            Ok(Came::Answer(answer)) => turn.served.push(Served { reply, answer }),
+            Ok(Came::Waits { claim, until }) => self.waiting.push(Waiting { claim, until, reply }),
+            Err(error) => {
+                drop(reply.send(Err(error.clone())));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn try_exchange(
+        &mut self,
+        exchange: Exchange,
+        turn: &mut Turn,
+        open: &mut bool,
+    ) -> Result<Came, StoreError> {
         let settles = !exchange.settlements.is_empty();
         let settled = self.tx(open).settle(exchange.settlements)?;
         let mut deliveries = Vec::new();
@@ -226,12 +263,10 @@ impl Writer {
             }
             if deliveries.is_empty() && !settles && !claim.wait.is_zero() {
                 let until = now.saturating_add(i64::try_from(claim.wait.as_millis()).unwrap_or(i64::MAX));
-                self.waiting.push(Waiting { claim, until, reply });
-                return Ok(());
+                return Ok(Came::Waits { claim, until });
             }
         }
-        turn.served.push(Served { reply, answer: Exchanged { settled, deliveries } });
-        Ok(())
+        Ok(Came::Answer(Exchanged { settled, deliveries }))
     }
 
     /// Refuses an exchange before any of it is carried out.
@@ -251,7 +286,8 @@ impl Writer {
     /// Serves the claims that wait, the oldest first.
     fn serve_waiting(&mut self, turn: &mut Turn, open: &mut bool) -> Result<(), StoreError> {
         let now = self.last_now;
-        for waiting in std::mem::take(&mut self.waiting) {
+        let mut left = std::mem::take(&mut self.waiting).into_iter();
+        while let Some(waiting) = left.next() {
             if waiting.reply.is_closed() {
                 continue;
             }
@@ -259,7 +295,9 @@ impl Writer {
             let claimed = match claimed {
                 Ok(claimed) => claimed,
                 Err(error) => {
+                    // They wait on: what failed may go well the next time.
                     self.waiting.push(waiting);
+                    self.waiting.extend(left);
                     return Err(error);
                 }
             };
@@ -323,6 +361,8 @@ impl Writer {
         }
         if !unwanted.is_empty() {
             self.give_back(&unwanted);
+            // Others may wait for it.
+            turn.again = true;
         }
     }
 
@@ -367,9 +407,11 @@ impl Tx<'_> {
     }
 }
 
-fn refuse(operation: Op, error: Option<StoreError>) {
-    if let (Op::Exchange(_, reply), Some(error)) = (operation, error) {
-        drop(reply.send(Err(error)));
+fn refuse(operation: Op, error: &StoreError) {
+    match operation {
+        Op::Job(job) => job.refuse(error.clone()),
+        Op::Exchange(_, reply) => drop(reply.send(Err(error.clone()))),
+        Op::Tick | Op::Close { .. } => {}
     }
 }
 

@@ -205,6 +205,25 @@ pub async fn a_claim_whose_caller_has_gone_takes_nothing(f: &mut dyn Fixture) {
     assert_eq!(delivery.counters.counted(), 1);
 }
 
+/// Rule 11.
+pub async fn a_claim_that_was_answered_when_its_caller_went_takes_nothing(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let mut claim = bench.claim(1);
+    claim.wait = Duration::from_secs(3600);
+    let store = bench.store();
+    let mut waiting = store.exchange(Exchange::claim(claim));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    let id = bench.push(message("a")).await;
+    // By now a store that answers by itself has done so; nobody looks at the answer.
+    store.sweep().await.unwrap_or_else(|error| panic!("{error}"));
+    drop(waiting);
+    let mut claim = bench.claim(1);
+    claim.wait = Duration::from_secs(3600);
+    let delivery = bench.take(claim).await.remove(0);
+    assert_eq!(delivery.message.id, id);
+    assert_eq!(delivery.counters.counted(), 1);
+}
+
 /// Rule 12, I9.
 pub async fn a_message_whose_bytes_changed_is_set_aside_and_never_delivered(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;

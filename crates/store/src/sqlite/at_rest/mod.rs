@@ -98,6 +98,7 @@ impl Inner {
             checkpoint_pages: options.checkpoint_pages,
             vfs: options.vfs.clone(),
             accept_loss: options.accept_loss,
+            next_schema: options.next_schema,
         })?;
         let (state, now) = (load::load(&file.connection)?, options.clock.now().millis());
         let limits = options.limits;
