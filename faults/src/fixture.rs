@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::{Connection, OpenFlags};
+use sickbay_core::clock::Clock;
 use sickbay_core::port::{ProcessId, Store};
 use sickbay_core::verdict::Effect;
 use sickbay_core::{MessageId, StoreError};
@@ -22,9 +23,12 @@ const CHECKPOINT_PAGES: u32 = 20;
 
 /// How a store on a drive is opened.
 pub fn options(drive: &Drive, clock: &ManualClock) -> SqliteOptions {
-    SqliteOptions::new(Arc::new(clock.clone()))
-        .log_bytes(LOG_BYTES)
-        .on_test_disk(drive.name(), CHECKPOINT_PAGES)
+    options_on(drive, Arc::new(clock.clone()))
+}
+
+/// The same with any clock.
+pub fn options_on(drive: &Drive, clock: Arc<dyn Clock>) -> SqliteOptions {
+    SqliteOptions::new(clock).log_bytes(LOG_BYTES).on_test_disk(drive.name(), CHECKPOINT_PAGES)
 }
 
 /// A SQLite store on a drive.

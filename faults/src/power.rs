@@ -54,8 +54,12 @@ pub struct Outcome {
 
 /// A script that was run, and all that happened to the disk.
 pub struct Recording {
-    /// The script.
+    /// The script; empty if several callers acted at once.
     pub script: Vec<Command>,
+    /// What was done, in words, one a step.
+    pub words: Vec<String>,
+    /// For each step, how many there are up to the last one that is carried out at the same time.
+    pub ends: Vec<usize>,
     /// What happened.
     pub record: Vec<Op>,
     /// What must be found after each command.
@@ -89,12 +93,22 @@ pub fn record(drive: &Arc<Drive>, seed: u64, steps: usize) -> Recording {
     let record = disk.recorded();
     let (expected, before) =
         runtime.block_on(async { (expected(&script, numbers).await, expected_before(numbers).await) });
-    Recording { script, record, expected, before, numbers }
+    let words: Vec<String> = script.iter().map(ToString::to_string).collect();
+    let ends = (1..=words.len()).collect();
+    Recording { script, words, ends, record, expected, before, numbers }
 }
 
 /// Cuts the power at every operation of one script.
 pub fn run(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
-    let recording = record(drive, seed, plan.steps);
+    cut_everywhere(drive, seed, plan, &record(drive, seed, plan.steps))
+}
+
+/// Cuts the power at every operation of what several callers did at once.
+pub fn run_group(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
+    cut_everywhere(drive, seed, plan, &crate::group::record(drive, seed, (plan.steps / 4).max(4)))
+}
+
+fn cut_everywhere(drive: &Arc<Drive>, seed: u64, plan: Plan, recording: &Recording) -> Outcome {
     let mut outcome = Outcome::default();
     let mut dice = Dice::new(seed);
     let mut known = HashSet::new();
@@ -109,15 +123,15 @@ pub fn run(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
             if !known.insert((image.fingerprint(), replay.answered())) {
                 continue;
             }
-            let early = usize::from(plan.answers_early && replay.answered() < Some(recording.script.len()));
+            let early = usize::from(plan.answers_early && replay.answered() < Some(recording.words.len()));
             let answered = replay.answered().map(|answered| answered + early);
-            let cut = Cut { drive, recording: &recording, answered };
+            let cut = Cut { drive, recording, answered };
             let again = dice.once_in(plan.again_in).then(|| dice.number());
             outcome.cuts += 1 + u64::from(again.is_some());
             if let Err(finding) = cut.check(&image, again) {
                 let answered = replay.answered().map_or("before it was set up".to_owned(), |count| {
-                    let command = recording.script.get(count).map(ToString::to_string);
-                    format!("{count} answered, then {}", command.unwrap_or_default())
+                    let end = recording.ends.get(count).copied().unwrap_or(count);
+                    format!("{count} answered, then {}", recording.words[count..end].join(", "))
                 });
                 outcome
                     .findings
@@ -146,10 +160,12 @@ impl Cut<'_> {
             let known = self.recording.before.contains(&seen);
             return if known { Ok(()) } else { Err(difference(&seen, &self.recording.before[2])) };
         };
-        let before = &self.recording.expected[answered];
-        let after = self.recording.expected.get(answered + 1).unwrap_or(before);
+        // Of what was under way at the same time, any number may have been carried out, the first ones first.
+        let end = self.recording.ends.get(answered).copied().unwrap_or(answered);
+        let models = &self.recording.expected[answered..=end];
+        let (before, after) = (&models[0], &models[models.len() - 1]);
         let late = self.recover(image, at(after.at))?;
-        if matches(&late, after) || (after.at == before.at && matches(&late, before)) {
+        if models.iter().any(|model| model.at == after.at && matches(&late, model)) {
             return Ok(());
         }
         // Time may not have moved yet.

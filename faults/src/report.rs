@@ -16,6 +16,8 @@ use crate::plan::Plan;
 
 /// So many findings are told; the others are only counted.
 const TOLD_MAX: usize = 20;
+/// Once in so many scripts several callers act at once.
+const GROUPS_ONCE_IN: u64 = 4;
 
 type Part = fn(&mut Report, &Plan, &[Arc<Drive>]) -> Result<()>;
 
@@ -110,10 +112,12 @@ impl Report {
         let short = power::Plan { findings_max: 1, ..power::Plan::default() };
         let lying = power::run(&drives[0], plan.seed, power::Plan { lies: Lie::Always, ..short });
         let early = power::run(&drives[0], plan.seed, power::Plan { answers_early: true, ..short });
+        let together = power::run_group(&drives[0], plan.seed, power::Plan { answers_early: true, ..short });
         let unguarded = flips::run(&drives[0], plan.seed, 300, flips::Guard::Removed);
         let controls = [
             ("a disk that lies about syncing", lying.findings),
             ("a store that answers before it commits", early.findings),
+            ("a store that answers several callers before it commits", together.findings),
             ("files without sums and mark", unguarded.findings),
         ];
         let mut caught = Map::new();
@@ -160,6 +164,7 @@ impl Report {
 
     fn power(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let (cuts, operations, start) = (AtomicU64::new(0), AtomicU64::new(0), now());
+        let of_groups = AtomicU64::new(0);
         let findings = Mutex::new(Vec::new());
         let next = AtomicU64::new(plan.seed);
         in_parallel(
@@ -174,7 +179,10 @@ impl Report {
                 if enough {
                     return false;
                 }
-                let outcome = power::run(drive, seed, power::Plan::default());
+                let group = seed % GROUPS_ONCE_IN == 0;
+                let run = if group { power::run_group } else { power::run };
+                let outcome = run(drive, seed, power::Plan::default());
+                of_groups.fetch_add(if group { outcome.cuts } else { 0 }, Ordering::Relaxed);
                 next.fetch_max(seed + 1, Ordering::Relaxed);
                 cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
                 operations.fetch_add(outcome.operations, Ordering::Relaxed);
@@ -184,6 +192,7 @@ impl Report {
         );
         self.next_seed = next.into_inner();
         self.count("power_cuts", cuts.into_inner());
+        self.count("power_cuts_with_several_callers", of_groups.into_inner());
         self.count("operations_cut_at", operations.into_inner());
         self.found(findings.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(())
@@ -266,11 +275,14 @@ impl Report {
 
     #[cfg(unix)]
     fn processes(&mut self, plan: &Plan, _: &[Arc<Drive>]) -> Result<()> {
-        use sickbay_faults::process::{Ended, deploys, full, jumps, pause};
+        use sickbay_faults::process::{Ended, deploys, full, jumps, pause, remote, replaced, upgrade};
         self.count("deploys", u64::from(plan.deploys));
         let scenarios = [
             ("deploys", deploys(plan.deploys)?),
             ("a process stopped past its lease", pause()?),
+            ("a worker on the socket stopped past its lease", remote()?),
+            ("an old and a new program on one file", upgrade()?),
+            ("a file replaced by an older copy", replaced()?),
             ("a full disk", full()?),
             ("jumps of the wall clock", jumps()?),
         ];

@@ -1,22 +1,19 @@
 //! `cargo xtask faults`: disks, files and processes are broken, and what was promised must hold.
 
+mod ledger;
 mod programs;
 mod side_by_side;
 
-use std::io::Write;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::{Map, Value, json};
 
 use self::programs::{Program, Programs};
 use self::side_by_side::side_by_side;
 use crate::needs::{self, NEEDS};
-
-/// What was run by long runs, one document a line. The next long run goes on with the next seed.
-const LEDGER: &str = "faults/ledger.jsonl";
 
 /// A call of a program that breaks something and prints one document. What two of them count under one name is added
 /// up. Two run beside each other, each on half of the cores: nothing in them is measured in time.
@@ -76,18 +73,21 @@ const KEYS: [&str; 10] = [
     "seeded_bugs_found",
 ];
 
-/// Runs every part and prints a table, or with `--json` one document. `--minutes N` is the long run.
+/// Runs every part and prints a table, or with `--json` one document. Without `--quick` that is a long run, and so is one
+/// of `--minutes N`: it begins where the last one ended, and the ledger keeps what came of it.
 pub(crate) fn command(root: &Path, arguments: &[String]) -> Result<ExitCode> {
     let json = arguments.iter().any(|argument| argument == "--json");
     let mut passed: Vec<String> = arguments.iter().filter(|a| a.as_str() != "--json").cloned().collect();
-    let long = passed.iter().any(|argument| argument == "--minutes");
+    let asked = passed.clone();
+    let whole = passed.iter().all(|argument| argument == "--quick");
+    let long = passed.is_empty() || passed.iter().any(|argument| argument == "--minutes");
     if long && !passed.iter().any(|argument| argument == "--seed") {
-        passed.extend(["--seed".to_owned(), next_seed(root).to_string()]);
+        passed.extend(["--seed".to_owned(), ledger::next_seed(root).to_string()]);
     }
-    let whole = !long && passed.iter().all(|argument| argument == "--quick");
+    let start = now();
     let (total, well) = run_parts(root, &passed, whole)?;
     if long {
-        write_down(root, &total)?;
+        ledger::add(root, &asked, &total, well, start.elapsed())?;
     }
     if json {
         println!("{}", serde_json::to_string_pretty(&ordered(&total))?);
@@ -197,23 +197,6 @@ fn table(total: &Map<String, Value>) -> String {
         value => format!("{name:<24} {value}\n"),
     })
     .collect()
-}
-
-/// The seed after the last one that a long run got to.
-fn next_seed(root: &Path) -> u64 {
-    let ledger = std::fs::read_to_string(root.join(LEDGER)).unwrap_or_default();
-    let runs = ledger.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    runs.filter_map(|run| run["next_seed"].as_u64()).max().unwrap_or(1_000_000)
-}
-
-fn write_down(root: &Path, total: &Map<String, Value>) -> Result<()> {
-    let mut run = total.clone();
-    let output = Command::new("git").current_dir(root).args(["rev-parse", "--short", "HEAD"]).output();
-    let commit = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
-    run.insert("commit".to_owned(), json!(commit.unwrap_or_default()));
-    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(root.join(LEDGER))?;
-    ensure!(writeln!(file, "{}", Value::Object(run)).is_ok(), "{LEDGER} cannot be written");
-    Ok(())
 }
 
 #[cfg(test)]

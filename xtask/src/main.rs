@@ -44,7 +44,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "faults",
         arguments: "[--quick] [--json] [--seed N] [--minutes N] [part …]",
-        about: "breaks disks, files and processes; every promise must hold. --minutes is the long run, with its ledger",
+        about: "breaks disks, files and processes; every promise must hold. Without --quick it is a long run, kept in faults/ledger.jsonl",
         run: faults::command,
     },
     Command {

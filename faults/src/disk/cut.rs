@@ -57,7 +57,8 @@ impl<'a> Replay<'a> {
             Op::Write(inode, ..) | Op::Truncate(inode, _) => {
                 self.unsynced.entry(*inode).or_default().push(op);
             }
-            Op::Answered(commands) => self.answered = Some(*commands),
+            // Of several callers that are answered at once, the last one counts.
+            Op::Answered(commands) => self.answered = self.answered.max(Some(*commands)),
             Op::Sync(_) | Op::SyncNames => {}
         }
         true

@@ -11,6 +11,8 @@ use sickbay_core::{NewMessage, QueueName, QueuePolicy, Settlement, Verdict, Work
 use sickbay_store::{SqliteEffect, SqliteOptions, SqliteStore, SystemClock};
 use sickbay_worker::{Context, StoreSource, Worker};
 
+use super::{remote, replaced, upgrade};
+
 /// The queue of all scenarios.
 pub(super) fn queue() -> Result<QueueName> {
     Ok(QueueName::new("q")?)
@@ -32,6 +34,10 @@ pub fn run(word: &str, store: &Path) -> Result<bool> {
         "child-busy" => crate::runtime().block_on(busy(store))?,
         "child-deployed" => tokio::runtime::Runtime::new()?.block_on(deployed(store))?,
         "child-holding" => crate::runtime().block_on(holding(store))?,
+        "child-remote-holding" => tokio::runtime::Runtime::new()?.block_on(remote::holding(store))?,
+        "child-remote-working" => tokio::runtime::Runtime::new()?.block_on(remote::working(store))?,
+        "child-pushing" => crate::runtime().block_on(replaced::pushing(store))?,
+        upgrade::OLD | upgrade::NEW => crate::runtime().block_on(upgrade::program(word, store))?,
         _ => return Ok(false),
     }
     Ok(true)

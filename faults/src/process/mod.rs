@@ -1,4 +1,4 @@
-//! Real processes on real files: killed, stopped, deployed, out of space, out of time.
+//! Real processes on real files: killed, stopped, deployed, upgraded, out of space, out of time, robbed of their file.
 //!
 //! The children are this very program, called with a word that says what to do.
 
@@ -8,6 +8,9 @@ mod full;
 mod jumps;
 mod kills;
 mod pause;
+mod remote;
+mod replaced;
+mod upgrade;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,6 +23,9 @@ pub use full::full;
 pub use jumps::jumps;
 pub use kills::{Kills, kills};
 pub use pause::pause;
+pub use remote::remote;
+pub use replaced::replaced;
+pub use upgrade::upgrade;
 
 /// What came of a scenario that is either right or wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +55,22 @@ fn send(child: &Child, signal: Signal) -> Result<()> {
 fn folder() -> Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     Ok(if memory.is_dir() { tempfile::TempDir::new_in(memory)? } else { tempfile::TempDir::new()? })
+}
+
+/// Asks again and again until there is an answer; an error if there is none for a minute.
+async fn in_time<T>(mut ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+    for _ in 0..6000 {
+        if let Some(answer) = ask().await? {
+            return Ok(answer);
+        }
+        wait_async(std::time::Duration::from_millis(10)).await;
+    }
+    anyhow::bail!("nothing happened for a minute")
+}
+
+#[expect(clippy::disallowed_methods, reason = "real processes take real time")]
+async fn wait_async(duration: std::time::Duration) {
+    tokio::time::sleep(duration).await;
 }
 
 /// Lets real time pass: these are real processes.

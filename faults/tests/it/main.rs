@@ -29,6 +29,21 @@ fn after_a_power_cut_the_store_is_what_it_was_before_or_after_the_command_under_
 }
 
 #[test]
+fn after_a_power_cut_with_several_callers_the_store_holds_all_that_was_answered_and_the_rest_in_order() {
+    let mut outcomes = (4242..4245).map(|seed| with_drive(|drive| power::run_group(drive, seed, plan())));
+    assert!(outcomes.all(|outcome| {
+        assert_eq!(outcome.findings, Vec::<String>::new());
+        outcome.cuts > 50
+    }));
+}
+
+#[test]
+fn a_store_that_answers_one_of_several_callers_before_it_commits_is_found_out() {
+    let early = Plan { answers_early: true, findings_max: 1, ..plan() };
+    assert_eq!(with_drive(|drive| power::run_group(drive, 4242, early)).findings.len(), 1);
+}
+
+#[test]
 fn a_disk_that_lies_about_syncing_is_found_out() {
     let outcome =
         with_drive(|drive| power::run(drive, 4242, Plan { lies: Lie::Always, findings_max: 1, ..plan() }));

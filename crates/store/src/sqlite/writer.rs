@@ -254,14 +254,18 @@ impl Writer {
         let settled = self.tx(open).settle(exchange.settlements)?;
         let mut deliveries = Vec::new();
         if let Some(claim) = exchange.claim {
+            let (now, at_once) = (self.last_now, claim.wait.is_zero());
             let earlier = self.waiting.iter().any(|waiting| waiting.claim.queue == claim.queue);
-            let now = self.last_now;
-            if settles || !earlier {
+            if earlier && at_once && !settles {
+                // Those that wait come first; who does not wait takes what they leave.
+                self.serve_waiting(turn, open)?;
+            }
+            if settles || !earlier || at_once {
                 let claimed = self.tx(open).claim(&claim)?;
                 turn.again |= claimed.again;
                 deliveries = claimed.deliveries;
             }
-            if deliveries.is_empty() && !settles && !claim.wait.is_zero() {
+            if deliveries.is_empty() && !settles && !at_once {
                 let until = now.saturating_add(i64::try_from(claim.wait.as_millis()).unwrap_or(i64::MAX));
                 return Ok(Came::Waits { claim, until });
             }

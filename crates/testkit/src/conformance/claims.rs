@@ -224,6 +224,25 @@ pub async fn a_claim_that_was_answered_when_its_caller_went_takes_nothing(f: &mu
     assert_eq!(delivery.counters.counted(), 1);
 }
 
+/// Rules 8, 11 and 18.
+pub async fn a_claim_that_does_not_wait_gets_what_one_that_waits_cannot_have(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let suspect = bench.push(message("a")).await;
+    bench.take(bench.claim_as(process(9), 1)).await;
+    bench.push(message("b")).await;
+    bench.take(bench.claim_as(process(1), 1)).await;
+    let died = bench.store().process_died(process(9), "killed".to_owned()).await;
+    assert_eq!(died.unwrap_or_else(|error| panic!("{error}")), 1);
+    // A process with something in its hands does not get a suspect, and waits for it.
+    let mut claim = bench.claim_as(process(1), 1);
+    claim.wait = Duration::from_secs(3600);
+    let store = bench.store();
+    let mut waiting = store.exchange(Exchange::claim(claim));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    let taken = bench.take(bench.claim_as(process(2), 1)).await;
+    assert_eq!(taken.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [suspect]);
+}
+
 /// Rule 12, I9.
 pub async fn a_message_whose_bytes_changed_is_set_aside_and_never_delivered(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;

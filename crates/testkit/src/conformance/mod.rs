@@ -62,6 +62,7 @@ macro_rules! conformance {
                 a_waiting_claim_gives_up_when_its_time_is_over
                 a_claim_whose_caller_has_gone_takes_nothing
                 a_claim_that_was_answered_when_its_caller_went_takes_nothing
+                a_claim_that_does_not_wait_gets_what_one_that_waits_cannot_have
                 a_message_whose_bytes_changed_is_set_aside_and_never_delivered
                 a_claim_on_an_unknown_queue_is_refused
             }

@@ -54,7 +54,7 @@ struct Seen {
     answered: Vec<(TaskId, LeaseToken)>,
     /// Settled, and the worker knows it.
     known: BTreeSet<LeaseToken>,
-    /// Those of them at the last renewal.
+    /// Those of them when the keeper last looked at the clock, as it does before it looks for what to renew.
     known_then: BTreeSet<LeaseToken>,
     renewals: u32,
     /// What must never happen.
@@ -71,7 +71,7 @@ struct Watched {
 
 impl Watched {
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 }
 
@@ -105,11 +105,9 @@ impl Source for Watched {
 
     async fn renew(&self, tokens: Vec<LeaseToken>, lease: Duration) -> Result<Vec<LeaseToken>, SourceError> {
         {
-            // What the worker knew to be settled when it began the renewal before this one cannot be in this one.
             let mut seen = self.seen();
             let again = tokens.iter().find(|token| seen.known_then.contains(token)).copied();
             seen.wrong.extend(again.map(|token| format!("{token:?} was renewed although it was settled")));
-            seen.known_then = seen.known.clone();
             seen.renewals += 1;
         }
         thread::yield_now();
@@ -141,24 +139,38 @@ impl Source for Watched {
     }
 }
 
-/// A manual clock that knows when the keeper last looked at it before it went to sleep: nobody else sleeps for so short a
-/// time.
-#[derive(Clone)]
+/// When the keeper last looked at the clock before it went to sleep, and who it is.
+#[derive(Default)]
+struct Kept {
+    at: Timestamp,
+    by: Option<TaskId>,
+}
+
+/// A manual clock that knows the keeper: nobody else sleeps for so short a time.
 struct KeepersClock {
     clock: ManualClock,
-    kept_at: Arc<Mutex<Timestamp>>,
+    kept: Arc<Mutex<Kept>>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Clock for KeepersClock {
     fn now(&self) -> Timestamp {
         thread::yield_now();
+        if lock(&self.kept).by == Some(shuttle::current::me()) {
+            let mut seen = lock(&self.seen);
+            seen.known_then = seen.known.clone();
+        }
         self.clock.now()
     }
 
     fn wait_for(&self, until: Timestamp) -> Option<Duration> {
         let now = self.clock.now();
         if until.since(now) <= LEASE / 3 {
-            *self.kept_at.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            *lock(&self.kept) = Kept { at: now, by: Some(shuttle::current::me()) };
         }
         self.clock.wait_for(until)
     }
@@ -171,7 +183,7 @@ impl Clock for KeepersClock {
 /// A store with messages in it, and somebody who watches.
 struct Scene {
     clock: ManualClock,
-    kept_at: Arc<Mutex<Timestamp>>,
+    kept: Arc<Mutex<Kept>>,
     store: Arc<MemoryStore>,
     seen: Arc<Mutex<Seen>>,
     messages: u64,
@@ -187,19 +199,20 @@ impl Scene {
         store.define_queue(&queue(), policy).await.unwrap();
         let all = (0..messages).map(|number| NewMessage::new(queue(), number.to_string()));
         store.push(all.collect()).await.unwrap();
-        Self { clock, kept_at: Arc::default(), store, seen: Arc::default(), messages }
+        Self { clock, kept: Arc::default(), store, seen: Arc::default(), messages }
     }
 
     fn worker(&self, handler: impl Handler + 'static) -> Worker {
         let process = self.store.process();
         let inner = StoreSource::new(self.store.clone(), queue(), WorkerName::new("w").unwrap(), process);
         let source = Watched { inner, clock: self.clock.clone(), seen: self.seen.clone() };
-        let clock = KeepersClock { clock: self.clock.clone(), kept_at: self.kept_at.clone() };
+        let (kept, seen) = (self.kept.clone(), self.seen.clone());
+        let clock = KeepersClock { clock: self.clock.clone(), kept, seen };
         Worker::new(Arc::new(source), handler, Arc::new(clock))
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// Moves time on by a sixth of a lease, and waits until the keeper has noticed: it may be late by any number of steps
@@ -207,7 +220,7 @@ impl Scene {
     async fn tick(&self) {
         self.clock.advance(LEASE / 6);
         let now = self.clock.now();
-        while *self.kept_at.lock().unwrap_or_else(PoisonError::into_inner) < now {
+        while lock(&self.kept).at < now {
             yield_now().await;
         }
         let seen = self.seen();
