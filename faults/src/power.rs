@@ -105,7 +105,14 @@ pub fn run(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
 
 /// Cuts the power at every operation of what several callers did at once.
 pub fn run_group(drive: &Arc<Drive>, seed: u64, plan: Plan) -> Outcome {
-    cut_everywhere(drive, seed, plan, &crate::group::record(drive, seed, (plan.steps / 4).max(4)))
+    let record = || crate::group::record(drive, seed, (plan.steps / 4).max(4));
+    match catch_unwind(AssertUnwindSafe(record)) {
+        Ok(recording) => cut_everywhere(drive, seed, plan, &recording),
+        Err(panic) => {
+            let words = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+            Outcome { findings: vec![format!("seed {seed}: {words}")], ..Outcome::default() }
+        }
+    }
 }
 
 fn cut_everywhere(drive: &Arc<Drive>, seed: u64, plan: Plan, recording: &Recording) -> Outcome {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use sickbay_core::decide::SetAside;
 use sickbay_core::port::{Claim, Exchange, Exchanged, ProcessId, Pushed, Renewal, Replay, Store};
 use sickbay_core::{
-    Decision, Failure, Key, LeaseToken, MessageId, NewMessage, QueueName, Settlement, StoreError, StreamKey,
-    WorkerName,
+    Decision, Delivery, Failure, Key, LeaseToken, MessageId, NewMessage, QueueName, Settlement, StoreError,
+    StreamKey, WorkerName,
 };
 
 use super::{Held, OTHER, QUEUES};
@@ -137,6 +137,11 @@ impl Done {
         self.answer
     }
 
+    /// What a claim gets for which there is nothing.
+    pub(super) fn nothing_yet() -> Self {
+        exchanged(Ok(Exchanged::default()), Vec::new())
+    }
+
     fn of<T>(result: Result<T, StoreError>, say: impl FnOnce(T) -> String) -> Self {
         let answer = result.map_or_else(|error| error.code().to_owned(), say);
         Self { answer, ..Self::default() }
@@ -231,7 +236,7 @@ fn exchanged(exchanged: Result<Exchanged, StoreError>, settled: Vec<LeaseToken>)
     match exchanged {
         Err(error) => Done::of(Err::<(), _>(error), |()| String::new()),
         Ok(exchanged) => {
-            let taken: Vec<LeaseToken> = exchanged.deliveries.iter().map(|one| one.token()).collect();
+            let taken: Vec<LeaseToken> = exchanged.deliveries.iter().map(Delivery::token).collect();
             let numbers: Vec<u64> = taken.iter().map(|token| token.message.number()).collect();
             let answer = format!("{:?} {numbers:?}", exchanged.settled);
             Done { answer, settled, taken }

@@ -206,7 +206,7 @@ fn together(
             results.push(Some(done));
         }
     }
-    results.into_iter().map(|done| done.unwrap_or_default().take_over(held)).collect()
+    results.into_iter().map(|done| done.unwrap_or_else(Done::nothing_yet).take_over(held)).collect()
 }
 
 /// What the model looks like if it dies after each deed, beginning with none; and what it answered.

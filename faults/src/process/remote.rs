@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use sickbay_core::port::{Deliveries, Desk, Exchange, Overview, Pusher, Store};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
-use sickbay_core::{MessageId, NewMessage, QueuePolicy, Settlement, Verdict, WorkerName};
+use sickbay_core::{Delivery, MessageId, NewMessage, QueuePolicy, Settlement, Verdict, WorkerName};
 use sickbay_server::{Api, Listener, RemoteStore, serve, socket_path};
 use sickbay_store::{SqliteStore, SystemClock};
 use sickbay_worker::{Context, StoreSource, Worker};
@@ -74,7 +74,7 @@ async fn resume_late(store: &SqliteStore, child: &mut Child) -> Result<(String, 
     send(child, Signal::STOP)?;
     let token = in_time(async || {
         let held = store.exchange(Exchange::claim(claim(store, 1, Duration::from_secs(600))?)).await?;
-        Ok(held.deliveries.first().map(|delivery| delivery.token()))
+        Ok(held.deliveries.first().map(Delivery::token))
     })
     .await?;
     send(child, Signal::CONT)?;

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use sickbay_faults::disk::Lie;
 use sickbay_faults::power::Plan;
 use sickbay_faults::vfs::Drive;
-use sickbay_faults::{broken, flips, power};
+use sickbay_faults::{broken, flips, group, power};
 
 /// One drive for all tests of this program; a test has it for itself.
 static DRIVE: LazyLock<Mutex<Arc<Drive>>> = LazyLock::new(|| Mutex::new(Arc::new(Drive::new("faults-test"))));
@@ -35,6 +35,12 @@ fn after_a_power_cut_with_several_callers_the_store_holds_all_that_was_answered_
         assert_eq!(outcome.findings, Vec::<String>::new());
         outcome.cuts > 50
     }));
+}
+
+#[test]
+fn several_callers_at_once_are_answered_as_if_they_came_one_by_one() {
+    // What it records is compared with the model on the way.
+    (100..140).for_each(|seed| drop(with_drive(|drive| group::record(drive, seed, 7))));
 }
 
 #[test]
