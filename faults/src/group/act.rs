@@ -131,7 +131,11 @@ impl Done {
     /// Changes what is in hand by it; its answer, without what two stores may call differently.
     pub(super) fn take_over(self, held: &mut Held) -> String {
         for token in self.settled {
-            held.remove(&token.message.number());
+            // Somebody else may have got the message meanwhile, with a token of its own.
+            let number = token.message.number();
+            if held.get(&number) == Some(&token) {
+                held.remove(&number);
+            }
         }
         held.extend(self.taken.into_iter().map(|token| (token.message.number(), token)));
         self.answer

@@ -44,6 +44,13 @@ fn several_callers_at_once_are_answered_as_if_they_came_one_by_one() {
 }
 
 #[test]
+fn a_delivery_that_was_lost_and_claimed_again_at_once_comes_back_when_the_store_is_closed() {
+    let outcome =
+        with_drive(|drive| power::run_group(drive, 1_000_008, Plan { variants: 1, ..Plan::default() }));
+    assert_eq!(outcome.findings, Vec::<String>::new());
+}
+
+#[test]
 fn a_store_that_answers_one_of_several_callers_before_it_commits_is_found_out() {
     let early = Plan { answers_early: true, findings_max: 1, ..plan() };
     assert_eq!(with_drive(|drive| power::run_group(drive, 4242, early)).findings.len(), 1);
