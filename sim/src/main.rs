@@ -156,7 +156,8 @@ fn traced(file: &str, arguments: &Arguments) -> Result<ExitCode> {
 fn soaked(arguments: &Arguments) -> Result<ExitCode> {
     let minutes = arguments.number("--minutes")?.map(|minutes| minutes * 60);
     let seconds = arguments.number("--seconds")?.or(minutes).unwrap_or(60);
-    let done = soak(arguments.number("--seed")?.unwrap_or(1), Duration::from_secs(seconds))?;
+    let chunks = arguments.number("--chunks")?.unwrap_or(u64::MAX);
+    let done = soak(arguments.number("--seed")?.unwrap_or(1), Duration::from_secs(seconds), chunks)?;
     print(arguments, &done.json())?;
     Ok(ExitCode::SUCCESS)
 }

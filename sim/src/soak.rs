@@ -77,13 +77,14 @@ fn flat(what: &str, sizes: &[u64]) -> Result<()> {
     Ok(())
 }
 
-/// Soaks for so long. Each chunk of steps has another character; the store stays the same.
-pub fn soak(seed: u64, time: Duration) -> Result<Soaked> {
+/// Soaks for so long, or for so many chunks if that comes first. Each chunk of steps has another character; the
+/// store stays the same.
+pub fn soak(seed: u64, time: Duration, chunks_max: u64) -> Result<Soaked> {
     let started = now();
     let mut world = World::new(Kind::Sqlite);
     let mut soaked = Soaked::default();
     let mut chunk = 0;
-    while started.elapsed() < time || soaked.samples.len() < 6 {
+    while (started.elapsed() < time && chunk < chunks_max) || soaked.samples.len() < 6 {
         let steps = script(seed.wrapping_add(chunk), CHUNK);
         for (at, step) in steps.iter().enumerate() {
             world.step(at + 1, step);

@@ -66,7 +66,9 @@ fn proofs(steps: &mut Steps, root: &Path) {
         let well = faults::quick(root)?;
         Ok(if well { Ending::Passed } else { Ending::Failed("a promise was broken".to_owned()) })
     });
-    let soak = ["run", "--quiet", "--release", "-p", "sickbay-sim", "--", "soak", "--seconds", "45"];
+    // The same steps on every machine: new ones are for the long runs.
+    let soak = ["--seconds", "300", "--chunks", "150"];
+    let soak = [&["run", "--quiet", "--release", "-p", "sickbay-sim", "--", "soak"], &soak[..]].concat();
     steps.run("soak", || exits_well(&mut cargo(root, &soak)));
 }
 
