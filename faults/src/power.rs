@@ -196,9 +196,11 @@ impl Cut<'_> {
         let disk = Disk::of(image.clone());
         disk.record();
         self.drive.insert(disk.clone());
+        // It may have written at the later time already, and no clock goes back while the power is off.
         let when = self.answered.map_or(ManualClock::new(), |answered| {
-            let expected = &self.recording.expected;
-            at(expected.get(answered).map_or(expected[0].at, |expected| expected.at))
+            let Recording { expected, ends, .. } = self.recording;
+            let end = ends.get(answered).copied().unwrap_or(answered);
+            at(expected.get(end).map_or(expected[0].at, |expected| expected.at))
         });
         drop(DiskFixture::open(self.drive.clone(), when).map_err(|error| error.to_string())?);
         let record = disk.recorded();

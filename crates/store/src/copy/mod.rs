@@ -245,6 +245,7 @@ pub(crate) fn another_copies() -> StoreError {
 }
 
 /// Somebody works on the source (`SB0072`).
+#[cfg(feature = "postgres")]
 pub(crate) fn in_use(who: &str) -> StoreError {
     let text = format!("a store is copied while nobody works on it: {who}; stop them first");
     StoreError::new(ErrorKind::Conflict, "SB0072", text)
