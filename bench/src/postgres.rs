@@ -16,8 +16,8 @@ use crate::work::drain_rate_on;
 
 const CONNECTIONS: usize = 4;
 const BATCH: usize = 100;
-/// So many workers drain at once, each with an exchange under way.
-const WORKERS: usize = 2;
+/// So many workers drain at once, each with two exchanges under way. More were slower on two cores.
+const WORKERS: usize = 1;
 
 const RAW: &str = "DROP SCHEMA IF EXISTS raw CASCADE; CREATE SCHEMA raw;
     CREATE TABLE raw.msg (queue int NOT NULL, due_at bigint NOT NULL, id bigint GENERATED ALWAYS AS IDENTITY,
