@@ -1,7 +1,10 @@
 //! How stores pack what is kept beside a message: few bytes, and no content that it cannot hold.
 
-use sickbay_core::Cause;
+use std::time::Duration;
+
 use sickbay_core::message::Headers;
+use sickbay_core::signature::Signature;
+use sickbay_core::{Cause, Failure};
 
 /// Writes numbers in as few bytes as they need, and texts with their lengths.
 #[derive(Default)]
@@ -31,6 +34,29 @@ impl Packer {
         if let Some(text) = text {
             self.text(text);
         }
+    }
+
+    /// How an attempt ended, as far as its handler or the gate said.
+    pub(crate) fn outcome(
+        &mut self,
+        failure: Option<&Failure>,
+        signature: Option<Signature>,
+        ran: Option<Duration>,
+        output: Option<&str>,
+    ) {
+        self.number(u64::from(failure.is_some()));
+        if let Some(failure) = failure {
+            self.text(failure.kind.as_str());
+            self.text(failure.reason.as_str());
+            self.text(&failure.error);
+            self.maybe_text(failure.code.as_deref());
+            self.maybe_number(failure.retry_after.map(|wait| wait.as_millis() as u64));
+            self.maybe_text(failure.schema_path.as_deref());
+        }
+        self.number(u64::from(signature.is_some()));
+        self.number(signature.map_or(0, Signature::to_bits));
+        self.maybe_number(ran.map(|ran| ran.as_micros() as u64));
+        self.maybe_text(output);
     }
 }
 

@@ -100,7 +100,12 @@ async fn holding(store: &Path) -> Result<()> {
     let store = SqliteStore::open(store, options())?;
     let lease =
         Duration::from_millis(std::env::var("LEASE_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(200));
-    let held = store.exchange(Exchange::claim(claim(&store, 1, lease)?)).await?.deliveries;
+    hold(&store, claim(&store, 1, lease)?).await
+}
+
+/// Holds what a claim gets until it is told to settle it, and says what came of that.
+pub(super) async fn hold(store: &dyn Deliveries, claim: Claim) -> Result<()> {
+    let held = store.exchange(Exchange::claim(claim)).await?.deliveries;
     let token = held.first().context("nothing to hold")?.token();
     println!("holding");
     let mut line = String::new();

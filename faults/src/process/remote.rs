@@ -96,14 +96,7 @@ pub(super) async fn holding(store: &Path) -> Result<()> {
         wait: Duration::from_secs(10),
         lease: LEASE,
     };
-    let held = store.exchange(Exchange::claim(claim)).await?.deliveries;
-    let token = held.first().context("nothing to hold")?.token();
-    println!("holding");
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
-    let settled = store.exchange(Exchange::settle(vec![Settlement::complete(token)])).await?.settled;
-    println!("{settled:?}");
-    Ok(())
+    super::child::hold(&store, claim).await
 }
 
 /// The consumer runtime on the socket: its handler ends when it is told to.

@@ -171,19 +171,7 @@ fn pack_attempt(packer: &mut Packer, attempt: &Attempt) {
     time(packer, attempt.ended_at);
     packer.text(&attempt.worker);
     packer.number(attempt.end as u64);
-    packer.number(u64::from(attempt.failure.is_some()));
-    if let Some(failure) = &attempt.failure {
-        packer.text(failure.kind.as_str());
-        packer.text(failure.reason.as_str());
-        packer.text(&failure.error);
-        packer.maybe_text(failure.code.as_deref());
-        packer.maybe_number(failure.retry_after.map(|wait| wait.as_millis() as u64));
-        packer.maybe_text(failure.schema_path.as_deref());
-    }
-    packer.number(u64::from(attempt.signature.is_some()));
-    packer.number(attempt.signature.map_or(0, sickbay_core::signature::Signature::to_bits));
-    packer.maybe_number(attempt.ran.map(|ran| ran.as_micros() as u64));
-    packer.maybe_text(attempt.output.as_deref());
+    packer.outcome(attempt.failure.as_ref(), attempt.signature, attempt.ran, attempt.output.as_deref());
 }
 
 fn time(packer: &mut Packer, at: Timestamp) {

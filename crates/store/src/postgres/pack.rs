@@ -39,19 +39,7 @@ impl Details {
             return None;
         }
         let mut packer = Packer(Vec::with_capacity(64));
-        packer.number(u64::from(self.failure.is_some()));
-        if let Some(failure) = &self.failure {
-            packer.text(failure.kind.as_str());
-            packer.text(failure.reason.as_str());
-            packer.text(&failure.error);
-            packer.maybe_text(failure.code.as_deref());
-            packer.maybe_number(failure.retry_after.map(|wait| wait.as_millis() as u64));
-            packer.maybe_text(failure.schema_path.as_deref());
-        }
-        packer.number(u64::from(self.signature.is_some()));
-        packer.number(self.signature.map_or(0, Signature::to_bits));
-        packer.maybe_number(self.ran.map(|ran| ran.as_micros() as u64));
-        packer.maybe_text(self.output.as_deref());
+        packer.outcome(self.failure.as_ref(), self.signature, self.ran, self.output.as_deref());
         Some(packer.0)
     }
 

@@ -9,6 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, ffi};
 use sickbay_core::{ErrorKind, StoreError};
 
+use super::SqliteOptions;
 use super::disk::{Purpose, SideFile, name_over};
 use super::failure::{Translate, io, owned};
 use super::mark::{self, Lost, Mark, Reached};
@@ -33,6 +34,20 @@ pub(super) struct Setup {
     pub(super) accept_loss: bool,
     /// A step of the schema that only a later version knows, for tests.
     pub(super) next_schema: Option<&'static str>,
+}
+
+impl Setup {
+    pub(super) fn new(path: &Path, options: &SqliteOptions) -> Self {
+        Self {
+            path: path.to_owned(),
+            log_bytes: options.log_bytes,
+            file_bytes_max: options.file_bytes_max,
+            checkpoint_pages: options.checkpoint_pages,
+            vfs: options.vfs.clone(),
+            accept_loss: options.accept_loss,
+            next_schema: options.next_schema,
+        }
+    }
 }
 
 /// The store's file, open for writing by this process alone.

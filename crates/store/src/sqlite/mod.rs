@@ -172,15 +172,7 @@ impl SqliteStore {
     /// Opens the file, or creates it. What a dead owner held becomes suspect at once.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, StoreError> {
         let path: PathBuf = path.as_ref().to_owned();
-        let mut file = File::open(Setup {
-            path: path.clone(),
-            log_bytes: options.log_bytes,
-            file_bytes_max: options.file_bytes_max,
-            checkpoint_pages: options.checkpoint_pages,
-            vfs: options.vfs.clone(),
-            accept_loss: options.accept_loss,
-            next_schema: options.next_schema,
-        })?;
+        let mut file = File::open(Setup::new(&path, &options))?;
         at_rest::refuse_unfinished(&file.connection, &path)?;
         let process = ProcessId(random());
         let now = options.clock.now().millis();

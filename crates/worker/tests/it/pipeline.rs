@@ -33,6 +33,37 @@ async fn a_message_pushed_to_an_idle_worker_is_handled_without_time_passing() {
     assert_eq!((stats.claimed, stats.done, stats.in_hand, stats.running), (2, 2, 0, 0));
 }
 
+/// Where many share a store, two turns that settle parts of one claim would wait for each other.
+#[tokio::test]
+async fn two_turns_never_settle_parts_of_one_claim_at_once() {
+    let scene = Scene::with_attempts(1).await;
+    for number in 0..4 {
+        scene.push(&number.to_string()).await;
+    }
+    // The first turn with a settlement is held, while handlers of the same claim go on ending.
+    scene.source.settling.forget_permits(tokio::sync::Semaphore::MAX_PERMITS);
+    let (notes, door) = (Notes::default(), door());
+    let (seen, at) = (notes.clone(), door.clone());
+    let running = scene.worker(move |_: Context| {
+        let (seen, at) = (seen.clone(), at.clone());
+        async move {
+            at.acquire().await.unwrap().forget();
+            seen.add("ended");
+        }
+    });
+    let running = running.concurrency(4).prefetch(0).start();
+    for ended in 1..=2 {
+        door.add_permits(1);
+        notes.reach(ended).await;
+        settle_down().await;
+    }
+    assert!(!scene.source.a_claim_was_split.load(std::sync::atomic::Ordering::SeqCst));
+    door.add_permits(2);
+    scene.source.settling.add_permits(100);
+    scene.completed(4).await;
+    assert_eq!(running.stats().done, 4);
+}
+
 #[tokio::test]
 async fn a_thousand_messages_are_each_handled_once() {
     let scene = Scene::with_attempts(1).await;

@@ -178,6 +178,9 @@ pub(crate) struct Faulty {
     pub(crate) answer_is_lost: AtomicBool,
     /// Turns with settlements wait for a permit.
     pub(crate) settling: Semaphore,
+    /// The claims that turns under way settle parts of, and whether two of them ever settled parts of one.
+    claims: Mutex<Vec<u64>>,
+    pub(crate) a_claim_was_split: AtomicBool,
     /// Turns say that the store cannot go on.
     pub(crate) stops: AtomicBool,
     /// Renewals fail.
@@ -193,10 +196,21 @@ impl Faulty {
             turns_fail: AtomicBool::new(false),
             answer_is_lost: AtomicBool::new(false),
             settling: Semaphore::new(Semaphore::MAX_PERMITS),
+            claims: Mutex::default(),
+            a_claim_was_split: AtomicBool::new(false),
             stops: AtomicBool::new(false),
             renewals_fail: AtomicBool::new(false),
             renewals: AtomicU32::new(0),
         }
+    }
+}
+
+impl Faulty {
+    fn begin(&self, claims: &[u64]) {
+        let mut under_way = self.claims.lock().unwrap();
+        let split = claims.iter().any(|claim| under_way.contains(claim));
+        self.a_claim_was_split.fetch_or(split, Ordering::SeqCst);
+        under_way.extend(claims);
     }
 }
 
@@ -214,10 +228,14 @@ impl Source for Faulty {
             return Err(StoreError::new(ErrorKind::Stop, "SB0000", "the disk is gone"));
         }
         let settles = !turn.settlements.is_empty();
+        let mut claims: Vec<u64> = turn.settlements.iter().map(|settlement| settlement.token.claim).collect();
+        claims.dedup();
+        self.begin(&claims);
         if settles {
             self.settling.acquire().await.unwrap().forget();
         }
         let answer = self.inner.turn(turn).await;
+        self.claims.lock().unwrap().retain(|claim| !claims.contains(claim));
         if settles && self.answer_is_lost.swap(false, Ordering::SeqCst) { Err(unreachable()) } else { answer }
     }
 

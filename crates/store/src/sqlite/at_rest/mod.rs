@@ -91,15 +91,7 @@ impl SqliteAtRest {
 
 impl Inner {
     fn open(path: &Path, options: &SqliteOptions) -> Result<Self, StoreError> {
-        let file = File::open(Setup {
-            path: path.to_owned(),
-            log_bytes: options.log_bytes,
-            file_bytes_max: options.file_bytes_max,
-            checkpoint_pages: options.checkpoint_pages,
-            vfs: options.vfs.clone(),
-            accept_loss: options.accept_loss,
-            next_schema: options.next_schema,
-        })?;
+        let file = File::open(Setup::new(path, options))?;
         let (state, now) = (load::load(&file.connection)?, options.clock.now().millis());
         let limits = options.limits;
         Ok(Self { path: path.to_owned(), file, state, limits, now, fresh: HashMap::new() })
