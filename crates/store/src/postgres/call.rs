@@ -26,6 +26,20 @@ impl PostgresStore {
         let task = self.inner.runtime.spawn(work);
         task.await.unwrap_or_else(|_| Err(door::closed()))
     }
+
+    /// The same for what may put messages before those that claims have reached.
+    pub(super) async fn change<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let inner = self.inner.clone();
+        let changed = async move {
+            let done = work.await;
+            inner.floors.forget();
+            done
+        };
+        self.run(changed).await
+    }
 }
 
 impl Inner {
@@ -146,10 +160,10 @@ impl From<StoreError> for Failed {
     }
 }
 
-/// A column that the database gave us in another type than we asked for.
+/// A column by its name or place; an error if it has another type than we asked for.
 pub(super) fn column<'r, T: tokio_postgres::types::FromSql<'r>>(
     row: &'r Row,
-    name: &str,
+    at: impl tokio_postgres::row::RowIndex + std::fmt::Display,
 ) -> Result<T, StoreError> {
-    row.try_get(name).map_err(|error| translate(&error))
+    row.try_get(at).map_err(|error| translate(&error))
 }

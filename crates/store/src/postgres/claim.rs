@@ -5,24 +5,25 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sickbay_core::decide::SetAside;
-use sickbay_core::delivery::{Delivery, Lease};
+use sickbay_core::delivery::Delivery;
 use sickbay_core::port::{Claim, Exchange, Exchanged};
 use sickbay_core::settlement::Settled;
 use sickbay_core::verdict::Effect;
-use sickbay_core::{LeaseToken, QueueName, Settlement, StoreError, Timestamp};
+use sickbay_core::{LeaseToken, Settlement, StoreError};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Row, Transaction};
 
-use super::call::{Failed, Param, Work, column};
+use super::answer::Answer;
+use super::call::{Failed, Param, Work};
+use super::floor::Floor;
 use super::pack::Details;
 use super::push::millis;
-use super::row::{Facts, message};
 use super::settle::{Columns, act};
 use super::{Inner, PostgresEffect};
 use crate::door;
 
 const EXCHANGE: &str = "SELECT * FROM sickbay.exchange($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, \
-    $14, $15, $16, $17, $18, $19, $20)";
+    $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
 
 /// Which of these tokens are current now; their leases are locked.
 const LOCK: &str = "SELECT l.epoch, l.claim, m.id FROM (
@@ -35,14 +36,6 @@ pub(super) enum Claimed {
     Some(Vec<Delivery>),
     /// Nothing; something may be claimable after so long.
     NotYet(Option<Duration>),
-}
-
-/// What came of one round trip.
-struct Answer {
-    settled: Vec<Settled>,
-    deliveries: Vec<Delivery>,
-    corrupt: Vec<usize>,
-    again_in: Option<Duration>,
 }
 
 impl Inner {
@@ -81,10 +74,23 @@ impl Inner {
 
     async fn exchange_once(&self, columns: &Columns, claim: Option<&Claim>) -> Result<Answer, StoreError> {
         let wish = Wish::new(self, claim);
-        let rows = self.query(EXCHANGE, &wish.params(columns)).await?;
-        let mut answer = read(&rows, claim.map(|claim| &claim.queue))?;
+        let asked = self.query(EXCHANGE, &wish.params(columns)).await;
+        if asked.is_err() {
+            self.floors.forget();
+        }
+        let mut answer = Answer::read(&asked?, claim)?;
+        self.keep_floor(&wish, &answer);
         answer.settled = columns.as_given(answer.settled);
         Ok(answer)
+    }
+
+    /// Remembers what a claim has reached.
+    fn keep_floor(&self, wish: &Wish<'_>, answer: &Answer) {
+        if answer.low {
+            self.floors.forget();
+        } else if let (Some(queue), Some((walk, last))) = (wish.queue, answer.reached) {
+            self.floors.learn(queue, wish.begun.clone(), walk, last);
+        }
     }
 
     /// Sets aside what is not what was pushed (contract 12). The rest of its stream's run was not handed out
@@ -185,7 +191,9 @@ impl Work for Effects {
         columns.put_in_order();
         let wish = Wish::new(inner, self.claim.as_ref());
         let rows = transaction.query_typed(&inner.sql(EXCHANGE), &wish.params(&columns)).await?;
-        let mut answer = read(&rows, self.claim.as_ref().map(|claim| &claim.queue))?;
+        let mut answer = Answer::read(&rows, self.claim.as_ref())?;
+        // It is not committed yet.
+        inner.floors.forget();
         let mut answers = columns.as_given(std::mem::take(&mut answer.settled)).into_iter();
         let fill = |known: Option<Settled>| known.or_else(|| answers.next()).unwrap_or(Settled::LeaseLost);
         answer.settled = settled.into_iter().map(fill).collect();
@@ -236,6 +244,8 @@ struct Wish<'c> {
     process: i64,
     max: i32,
     lease: i64,
+    /// What the last claim reached, and which knowledge that is.
+    begun: (Option<Floor>, u64),
 }
 
 impl<'c> Wish<'c> {
@@ -247,6 +257,7 @@ impl<'c> Wish<'c> {
             process: claim.map_or(0, |claim| claim.process.0 as i64),
             max: claim.map_or(0, |claim| i32::try_from(claim.max).unwrap_or(i32::MAX)),
             lease: claim.map_or(0, |claim| millis(claim.lease)),
+            begun: claim.map_or((None, 0), |claim| inner.floors.of(claim.queue.as_str())),
         }
     }
 
@@ -266,48 +277,10 @@ impl<'c> Wish<'c> {
             (&self.lease, Type::INT8),
         ];
         params.extend(claim);
+        match &self.begun.0 {
+            Some(floor) => params.extend(floor.params()),
+            None => params.extend(Floor::none()),
+        }
         params
     }
-}
-
-fn read(rows: &[Row], queue: Option<&QueueName>) -> Result<Answer, StoreError> {
-    let mut answer =
-        Answer { settled: Vec::new(), deliveries: Vec::new(), corrupt: Vec::new(), again_in: None };
-    for row in rows {
-        let settled: Option<Vec<i16>> = column(row, "answers")?;
-        if let Some(settled) = settled {
-            let said = |code: i16| if code == 0 { Settled::Applied } else { Settled::LeaseLost };
-            answer.settled = settled.into_iter().map(said).collect();
-            continue;
-        }
-        if column::<Option<i64>>(row, "id")?.is_none() {
-            let next = column::<Option<i64>>(row, "expires_at")?.map(Timestamp::from_millis);
-            let now = Timestamp::from_millis(column(row, "now")?);
-            answer.again_in = next.map(|next| next.since(now));
-            continue;
-        }
-        let Some(queue) = queue else { continue };
-        let message = message(row, queue)?;
-        let mut facts = Facts::read(column::<Option<Vec<i32>>>(row, "facts")?.as_deref());
-        facts.counters.deliveries += 1;
-        let checksum: Option<i64> = column(row, "checksum")?;
-        if checksum.is_some_and(|checksum| checksum as u64 != door::checksum(&message.payload)) {
-            answer.corrupt.push(answer.deliveries.len());
-        }
-        let token = LeaseToken {
-            epoch: column::<i64>(row, "epoch")? as u64,
-            claim: column::<i64>(row, "claim")? as u64,
-            message: message.id,
-        };
-        let expires_at = Timestamp::from_millis(column(row, "expires_at")?);
-        answer.deliveries.push(Delivery {
-            message,
-            lease: Lease { token, expires_at },
-            counters: facts.counters,
-            stages: facts.stages,
-            cause: facts.cause,
-            suspect: column(row, "suspect")?,
-        });
-    }
-    Ok(answer)
 }

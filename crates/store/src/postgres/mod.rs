@@ -4,6 +4,7 @@
 //! happens to them, one transaction and one round trip each: `push`, `claim`, `settle`, `stream`), then the
 //! files here that call them, named like those of the SQLite store.
 
+mod answer;
 mod at_rest;
 mod call;
 mod claim;
@@ -11,6 +12,7 @@ mod desk;
 mod effect;
 mod examine;
 mod failure;
+mod floor;
 mod list;
 mod options;
 mod overview;
@@ -42,6 +44,7 @@ pub use examine::{Examination, Pin, TableState};
 pub use options::PostgresOptions;
 pub use process::Instance;
 
+use self::floor::Floors;
 use self::options::check_schema;
 use self::pool::Pool;
 use self::wait::Bell;
@@ -70,6 +73,7 @@ struct Inner {
     /// Statements are sent as they are, because the database isolates them as we need it.
     read_committed: bool,
     policies: Mutex<HashMap<String, ReadPolicy>>,
+    floors: Floors,
 }
 
 impl PostgresStore {
@@ -100,6 +104,7 @@ impl PostgresStore {
             clock,
             read_committed,
             policies: Mutex::default(),
+            floors: Floors::default(),
         });
         if inner.options.visitor {
             // Nobody else may be there to do it. What fails now fails again where somebody waits for it.

@@ -23,7 +23,7 @@ impl Pusher for PostgresStore {
     }
 
     async fn adopt(&self, adoptions: Vec<Adoption>) -> Result<Vec<Pushed>, StoreError> {
-        self.run(self.inner.clone().adopt(adoptions)).await
+        self.change(self.inner.clone().adopt(adoptions)).await
     }
 }
 
@@ -84,12 +84,12 @@ impl Deliveries for PostgresStore {
     }
 
     async fn process_died(&self, process: ProcessId, evidence: String) -> Result<u64, StoreError> {
-        self.run(self.inner.clone().process_died(process, evidence)).await
+        self.change(self.inner.clone().process_died(process, evidence)).await
     }
 
     async fn sweep(&self) -> Result<(), StoreError> {
         let inner = self.inner.clone();
-        self.run(async move { inner.sweep().await }).await
+        self.change(async move { inner.sweep().await }).await
     }
 
     async fn policy(&self, queue: &QueueName) -> Result<Arc<QueuePolicy>, StoreError> {
@@ -101,11 +101,11 @@ impl Deliveries for PostgresStore {
 #[async_trait]
 impl Desk for PostgresStore {
     async fn define_queue(&self, queue: &QueueName, policy: QueuePolicy) -> Result<(), StoreError> {
-        self.run(self.inner.clone().define_queue(queue.clone(), policy)).await
+        self.change(self.inner.clone().define_queue(queue.clone(), policy)).await
     }
 
     async fn set_paused(&self, queue: &QueueName, paused: bool) -> Result<(), StoreError> {
-        self.run(self.inner.clone().set_paused(queue.clone(), paused)).await
+        self.change(self.inner.clone().set_paused(queue.clone(), paused)).await
     }
 
     async fn set_type_gate(
@@ -114,42 +114,42 @@ impl Desk for PostgresStore {
         message_type: &MessageType,
         gate: TypeGate,
     ) -> Result<(), StoreError> {
-        self.run(self.inner.clone().set_type_gate(queue.clone(), message_type.clone(), gate)).await
+        self.change(self.inner.clone().set_type_gate(queue.clone(), message_type.clone(), gate)).await
     }
 
     async fn replay(&self, replays: Vec<Replay>) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().replay(replays)).await
+        self.change(self.inner.clone().replay(replays)).await
     }
 
     async fn dead_letter(&self, ids: Vec<MessageId>, why: String) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().dead_letter(ids, why)).await
+        self.change(self.inner.clone().dead_letter(ids, why)).await
     }
 
     async fn discard(&self, ids: Vec<MessageId>, why: String) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().discard(ids, why)).await
+        self.change(self.inner.clone().discard(ids, why)).await
     }
 
     async fn restore(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().act(Act::Restore, "restore", ids)).await
+        self.change(self.inner.clone().act(Act::Restore, "restore", ids)).await
     }
 
     async fn purge(&self, queue: &QueueName, age: Duration, rows_max: u32) -> Result<u64, StoreError> {
-        self.run(self.inner.clone().purge(queue.clone(), age, rows_max)).await
+        self.change(self.inner.clone().purge(queue.clone(), age, rows_max)).await
     }
 
     async fn cancel(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().act(Act::Cancel, "cancel", ids)).await
+        self.change(self.inner.clone().act(Act::Cancel, "cancel", ids)).await
     }
 
     async fn hasten(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().act(Act::Hasten, "hasten", ids)).await
+        self.change(self.inner.clone().act(Act::Hasten, "hasten", ids)).await
     }
 
     async fn reset_attempts(&self, ids: Vec<MessageId>) -> Result<Vec<Replayed>, StoreError> {
-        self.run(self.inner.clone().act(Act::Reset, "reset_attempts", ids)).await
+        self.change(self.inner.clone().act(Act::Reset, "reset_attempts", ids)).await
     }
 
     async fn release_followers(&self, queue: &QueueName, stream: &StreamKey) -> Result<bool, StoreError> {
-        self.run(self.inner.clone().release_followers(queue.clone(), stream.clone())).await
+        self.change(self.inner.clone().release_followers(queue.clone(), stream.clone())).await
     }
 }

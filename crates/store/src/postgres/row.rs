@@ -56,20 +56,57 @@ impl Facts {
     }
 }
 
+/// Where the columns of a message are in the rows of an answer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    id: usize,
+    message_type: usize,
+    stream: usize,
+    key: usize,
+    rank: usize,
+    pushed_at: usize,
+    deadline_at: usize,
+    headers: usize,
+    payload: usize,
+}
+
+impl Places {
+    /// The same in every row that came with this one.
+    pub(super) fn of(row: &Row) -> Result<Self, StoreError> {
+        Ok(Self {
+            id: place(row, "id")?,
+            message_type: place(row, "type")?,
+            stream: place(row, "stream")?,
+            key: place(row, "key")?,
+            rank: place(row, "rank")?,
+            pushed_at: place(row, "pushed_at")?,
+            deadline_at: place(row, "deadline_at")?,
+            headers: place(row, "headers")?,
+            payload: place(row, "payload")?,
+        })
+    }
+}
+
+/// Where a column is.
+pub(super) fn place(row: &Row, name: &str) -> Result<usize, StoreError> {
+    let found = row.columns().iter().position(|column| column.name() == name);
+    found.ok_or_else(|| odd(&format!("there is no column {name}")))
+}
+
 /// The message in a row that has its columns.
-pub(super) fn message(row: &Row, queue: &QueueName) -> Result<Message, StoreError> {
-    let rank: i16 = column(row, "rank")?;
+pub(super) fn message(row: &Row, queue: &QueueName, at: &Places) -> Result<Message, StoreError> {
+    let rank: i16 = column(row, at.rank)?;
     let priority = u8::try_from(9 - rank).ok().and_then(Priority::new);
     Ok(Message {
-        id: id(column(row, "id")?)?,
+        id: id(column(row, at.id)?)?,
         queue: queue.clone(),
-        message_type: name(column(row, "type")?)?,
-        stream: name(column(row, "stream")?)?,
-        key: name(column(row, "key")?)?,
+        message_type: name(column(row, at.message_type)?)?,
+        stream: name(column(row, at.stream)?)?,
+        key: name(column(row, at.key)?)?,
         priority: priority.ok_or_else(|| odd(&"there is no such rank"))?,
-        pushed_at: Timestamp::from_millis(column(row, "pushed_at")?),
-        deadline_at: column::<Option<i64>>(row, "deadline_at")?.map(Timestamp::from_millis),
-        headers: unpack_headers(column(row, "headers")?),
-        payload: Bytes::copy_from_slice(column(row, "payload")?),
+        pushed_at: Timestamp::from_millis(column(row, at.pushed_at)?),
+        deadline_at: column::<Option<i64>>(row, at.deadline_at)?.map(Timestamp::from_millis),
+        headers: unpack_headers(column(row, at.headers)?),
+        payload: Bytes::copy_from_slice(column(row, at.payload)?),
     })
 }

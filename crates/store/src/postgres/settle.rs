@@ -53,7 +53,7 @@ pub(super) struct Columns {
 
 /// Nothing, of whichever type.
 #[derive(Debug)]
-struct Nothing;
+pub(super) struct Nothing;
 
 impl ToSql for Nothing {
     fn to_sql(&self, _: &Type, _: &mut BytesMut) -> Result<IsNull, Box<dyn std::error::Error + Sync + Send>> {

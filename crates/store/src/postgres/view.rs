@@ -12,7 +12,7 @@ use super::Inner;
 use super::call::{Param, column};
 use super::list::dead_letter;
 use super::pack::{Details, end_from};
-use super::row::{Facts, message, odd};
+use super::row::{Facts, Places, message, odd};
 use crate::door;
 
 const LOOK: &str = "SELECT l.place, l.queue, l.worker, l.epoch, l.claim, (l.m).*, l.set_aside, l.kind, l.reason, l.signature, \
@@ -71,7 +71,7 @@ impl Inner {
 fn view(row: &Row, history: Vec<Attempt>, original: Option<Bytes>) -> Result<MessageView, StoreError> {
     let place: &str = column(row, "place")?;
     let queue = QueueName::new(column::<&str>(row, "queue")?).map_err(|error| odd(&error))?;
-    let message = message(row, &queue)?;
+    let message = message(row, &queue, &Places::of(row)?)?;
     let mut facts = Facts::read(column::<Option<Vec<i32>>>(row, "facts")?.as_deref());
     let due_at = Timestamp::from_millis(column(row, "due_at")?);
     let now = Timestamp::from_millis(column(row, "now")?);

@@ -20,7 +20,7 @@ use super::PostgresAtRest;
 use crate::door;
 use crate::postgres::call::{Param, column};
 use crate::postgres::pack::{Details, end_from};
-use crate::postgres::row::{Facts, id, message, odd};
+use crate::postgres::row::{Facts, Places, id, message, odd};
 
 /// What messages leave beside their rows.
 #[derive(Default)]
@@ -264,7 +264,7 @@ fn dead_record(row: &Row, queue: &QueueName, traces: &mut Traces) -> Result<Dead
 }
 
 fn body(row: &Row, queue: &QueueName, traces: &mut Traces) -> Result<Body, StoreError> {
-    let message = message(row, queue)?;
+    let message = message(row, queue, &Places::of(row)?)?;
     let facts = Facts::read(column::<Option<Vec<i32>>>(row, "facts")?.as_deref());
     let checksum: Option<i64> = column(row, "checksum")?;
     let number = message.id.number() as i64;

@@ -193,27 +193,37 @@ SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
         (SELECT l.until FROM sickbay.lease l ORDER BY l.until LIMIT 1))
 $$;
 
--- One exchange: settlements in, deliveries out. The first row carries the answers to the settlements.
+-- Where a claim begins to look. A claim takes from the front, so what others have taken lies before everything that is
+-- left, and the database keeps stepping over it until it was vacuumed; the longest transaction of all decides when that
+-- is. So a caller says what its last claim reached, one time and number a rank (`p_floor_dues`, `p_floor_ids`), when that
+-- was (`p_floor_since`) and how long it may be relied on (`p_floor_until`). What came in before it meanwhile is found then,
+-- or as soon as nothing else is left.
+
+-- One exchange: settlements in, deliveries out. The first row carries what holds for all of them: the answers to the
+-- settlements; `low`, if something may lie before what a claim reached; `walked`, the microseconds it took to look from
+-- the very front, 0 if it did not begin there, and none if floors do not hold for such a claim; and the lease, or when
+-- it makes sense to come back.
 CREATE OR REPLACE FUNCTION sickbay.exchange(
     p_now bigint, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_acts smallint[], p_after bigint[],
     p_stages integer[], p_cascade boolean[], p_details bytea[], p_set_aside text[], p_kind text[], p_reason text[],
     p_error text[], p_error_lower text[], p_signature bigint[],
-    p_queue text, p_worker text, p_process bigint, p_max integer, p_lease bigint
+    p_queue text, p_worker text, p_process bigint, p_max integer, p_lease bigint,
+    p_floor_dues bigint[], p_floor_ids bigint[], p_floor_since bigint, p_floor_until bigint
 ) RETURNS TABLE (
-    answers smallint[], epoch bigint, claim bigint, expires_at bigint, now bigint, id bigint, rank smallint,
-    pushed_at bigint, deadline_at bigint, checksum bigint, suspect boolean, type text, stream text, key text,
-    facts integer[], headers bytea, payload bytea
+    answers smallint[], low boolean, walked bigint, epoch bigint, claim bigint, expires_at bigint, now bigint,
+    place integer, id bigint, rank smallint, due_at bigint, pushed_at bigint, deadline_at bigint, checksum bigint,
+    suspect boolean, type text, stream text, key text, facts integer[], headers bytea, payload bytea
 ) LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now bigint := sickbay.time_now(p_now);
+    v_floored boolean;
+    v_began timestamptz;
     v_suspicion integer := 0;
     v_facts record;
-    v_special boolean;
+    v_special boolean := true;
     v_tids tid[];
     v_chosen bigint[];
-    v_epoch bigint;
-    v_gated text[];
     v_stream record;
     q sickbay.queue;
 BEGIN
@@ -224,62 +234,76 @@ BEGIN
         END IF;
     END IF;
     now := v_now;
+    low := false;
     IF p_ids IS NOT NULL THEN
-        answers := sickbay.settle(v_now, false, p_epochs, p_claims, p_ids, p_acts, p_after, p_stages, p_cascade,
-                                  p_details, p_set_aside, p_kind, p_reason, p_error, p_error_lower, p_signature, NULL);
-        RETURN NEXT;
-        answers := NULL;
-    END IF;
-    IF p_queue IS NULL THEN
-        RETURN;
-    END IF;
-    SELECT (SELECT p.last FROM sickbay.presence p WHERE p.process = p_process AND p.queue = q.no) AS last,
-           EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.until <= v_now) AS expired,
-           (SELECT m.value FROM sickbay.meta m WHERE m.name = 'epoch') AS epoch,
-           (SELECT array_agg(g.type) FROM sickbay.type_gate g WHERE g.queue = q.no) AS gated
-    INTO v_facts;
-    v_epoch := v_facts.epoch;
-    v_gated := v_facts.gated;
-    IF v_facts.last IS NULL OR v_facts.last < v_now - 999 THEN
-        PERFORM sickbay.be_present(v_now, p_process, q.no, p_worker);
-    END IF;
-    IF v_facts.expired THEN
-        PERFORM sickbay.expire(v_now, false);
-    END IF;
-    IF q.paused OR p_max <= 0 THEN
-        RETURN;
-    END IF;
-    IF EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.process = p_process AND l.suspect)
-       OR EXISTS (SELECT 1 FROM sickbay.waiting w WHERE w.suspect) THEN
-        v_suspicion := sickbay.suspicion(v_now, p_process);
-        IF v_suspicion = 2 THEN
-            RETURN;
+        IF p_acts IS NULL THEN
+            answers := sickbay.settle_plain(v_now, p_epochs, p_claims, p_ids);
+        END IF;
+        IF answers IS NULL THEN
+            answers := sickbay.settle(v_now, false, p_epochs, p_claims, p_ids, p_acts, p_after, p_stages, p_cascade,
+                                      p_details, p_set_aside, p_kind, p_reason, p_error, p_error_lower, p_signature, NULL);
+            low := true;
         END IF;
     END IF;
-    IF v_suspicion = 0 THEN
-        IF v_gated IS NULL THEN
-            SELECT array_agg(c.tid), bool_or(c.special) INTO v_tids, v_special FROM (
-                SELECT w.tid, w.special FROM generate_series(0, 9) r, LATERAL (
-                    SELECT x.ctid AS tid, x.stream IS NOT NULL OR x.key IS NOT NULL AND x.facts[7] > 0 AS special
-                    FROM sickbay.waiting x
-                    WHERE x.queue = q.no AND x.lane = 0 AND x.rank = r AND x.due_at <= v_now
-                    ORDER BY x.due_at, x.id LIMIT p_max FOR UPDATE SKIP LOCKED) w
-                LIMIT p_max) c;
+    <<look>>
+    BEGIN
+        EXIT look WHEN p_queue IS NULL;
+        v_floored := p_floor_dues IS NOT NULL AND NOT low AND v_now >= p_floor_since AND v_now < p_floor_until;
+        SELECT (SELECT p.last FROM sickbay.presence p WHERE p.process = p_process AND p.queue = q.no) AS last,
+               EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.until <= v_now
+                       AND l.until > CASE WHEN v_floored THEN p_floor_since - 500 ELSE -1 END) AS expired,
+               (SELECT m.value FROM sickbay.meta m WHERE m.name = 'epoch') AS epoch,
+               EXISTS (SELECT 1 FROM sickbay.type_gate g WHERE g.queue = q.no) AS gated
+        INTO v_facts;
+        IF v_facts.last IS NULL OR v_facts.last < v_now - 999 THEN
+            PERFORM sickbay.be_present(v_now, p_process, q.no, p_worker);
+        END IF;
+        IF v_facts.expired THEN
+            PERFORM sickbay.expire(v_now, false);
+            low := true;
+            v_floored := false;
+        END IF;
+        EXIT look WHEN q.paused OR p_max <= 0;
+        IF EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.process = p_process AND l.suspect)
+           OR EXISTS (SELECT 1 FROM sickbay.waiting w WHERE w.suspect) THEN
+            v_suspicion := sickbay.suspicion(v_now, p_process);
+            EXIT look WHEN v_suspicion = 2;
+        END IF;
+        IF v_suspicion = 0 AND NOT v_facts.gated THEN
+            LOOP
+                v_began := clock_timestamp();
+                SELECT array_agg(c.tid), bool_or(c.special) INTO v_tids, v_special FROM (
+                    SELECT w.tid, w.special FROM generate_series(0, 9) r, LATERAL (
+                        SELECT x.ctid AS tid, x.stream IS NOT NULL OR x.key IS NOT NULL AND x.facts[7] > 0 AS special
+                        FROM sickbay.waiting x
+                        WHERE x.queue = q.no AND x.lane = 0 AND x.rank = r AND x.due_at <= v_now
+                            AND (x.due_at, x.id) > (CASE WHEN v_floored THEN p_floor_dues[r + 1] ELSE -9223372036854775808 END,
+                                                    CASE WHEN v_floored THEN p_floor_ids[r + 1] ELSE 0 END)
+                        ORDER BY x.due_at, x.id LIMIT p_max FOR UPDATE SKIP LOCKED) w
+                    LIMIT p_max) c;
+                EXIT WHEN v_tids IS NOT NULL OR NOT v_floored;
+                v_floored := false;
+            END LOOP;
             IF v_tids IS NULL THEN
                 expires_at := sickbay.next_event(q.no);
-                RETURN NEXT;
-                RETURN;
+                EXIT look;
             END IF;
-        ELSE
-            v_special := true;
+            walked := CASE WHEN v_special THEN NULL WHEN v_floored THEN 0
+                           ELSE 1 + 1000000 * extract(epoch FROM clock_timestamp() - v_began) END;
         END IF;
-    END IF;
-    IF v_suspicion <> 0 OR v_special IS TRUE THEN
-        v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
-        IF v_chosen = '{}' THEN
-            RETURN;
+        IF v_special THEN
+            v_tids := NULL;
+            v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
+            EXIT look WHEN v_chosen = '{}';
+            SELECT array_agg(w.ctid) INTO v_tids FROM sickbay.waiting w WHERE w.id = ANY (v_chosen);
         END IF;
-        SELECT array_agg(w.ctid) INTO v_tids FROM sickbay.waiting w WHERE w.id = ANY (v_chosen);
+        epoch := v_facts.epoch;
+        claim := nextval('sickbay.claim_number');
+        expires_at := sickbay.time_after(v_now, p_lease);
+    END look;
+    RETURN NEXT;
+    IF v_tids IS NULL THEN
+        RETURN;
     END IF;
     RETURN QUERY
     WITH m AS (
@@ -288,18 +312,19 @@ BEGIN
             w.facts, w.headers, w.payload, w.traces, w AS whole
     ), l AS (
         INSERT INTO sickbay.lease AS i (claim, epoch, queue, process, worker, claimed_at, until, suspect, ids, special, rows)
-        SELECT nextval('sickbay.claim_number'), v_epoch, q.no, p_process, p_worker, v_now,
-               sickbay.time_after(v_now, p_lease), v_suspicion = 1, array_agg(m.id ORDER BY m.id),
+        SELECT exchange.claim, exchange.epoch, q.no, p_process, p_worker, v_now, exchange.expires_at, v_suspicion = 1,
+               array_agg(m.id ORDER BY m.id),
                array_agg(m.id) FILTER (WHERE m.stream IS NOT NULL OR m.key IS NOT NULL OR m.traces),
                array_agg(m.whole)
-        FROM m RETURNING i.claim, i.until
+        FROM m
     )
-    SELECT NULL::smallint[], v_epoch, l.claim, l.until, v_now, m.id, m.rank, m.pushed_at, m.deadline_at, m.checksum,
+    SELECT NULL::smallint[], NULL::boolean, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint, NULL::bigint,
+           array_position(v_chosen, m.id), m.id, m.rank, m.due_at, m.pushed_at, m.deadline_at, m.checksum,
            m.suspect, m.type, m.stream, m.key, m.facts, m.headers, m.payload
-    FROM m, l ORDER BY array_position(v_chosen, m.id), m.rank, m.due_at, m.id;
+    FROM m;
     IF v_chosen IS NOT NULL THEN
         FOR v_stream IN SELECT x.stream, count(*) AS leased FROM sickbay.lease l, unnest(l.rows) x
-                 WHERE l.claim = currval('sickbay.claim_number') AND x.stream IS NOT NULL GROUP BY 1 ORDER BY 1 LOOP
+                 WHERE l.claim = exchange.claim AND x.stream IS NOT NULL GROUP BY 1 ORDER BY 1 LOOP
             UPDATE sickbay.stream s SET leased = s.leased + v_stream.leased WHERE s.queue = q.no AND s.key = v_stream.stream;
             PERFORM sickbay.refresh_stream(q.no, v_stream.stream);
         END LOOP;

@@ -168,8 +168,40 @@ BEGIN
     RETURN v_answers;
 END $$;
 
--- Settles deliveries: one array a column, or one claim and epoch for all. All of them are complete where `p_acts` is none. Answers 0 where it took
--- effect and 1 where the lease was lost. `p_force` is for the store itself: the time of a lease does not matter then.
+-- Completes deliveries that leave nothing behind but their leases; none if any of them leaves more. The numbers are in
+-- order and each there once.
+CREATE OR REPLACE FUNCTION sickbay.settle_plain(p_now bigint, p_epochs bigint[], p_claims bigint[], p_ids bigint[])
+RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    IF cardinality(p_claims) = 1 THEN
+        -- A whole batch is done: the common case.
+        WITH gone AS (
+            DELETE FROM sickbay.lease y USING sickbay.queue z
+            WHERE y.claim = p_claims[1] AND y.epoch = p_epochs[1] AND y.until > p_now AND y.special IS NULL
+                AND y.ids = p_ids AND z.no = y.queue AND z.keep_completed = 0
+            RETURNING y.queue
+        ) INSERT INTO sickbay.tally (queue, live, completed)
+        SELECT gone.queue, -cardinality(p_ids), cardinality(p_ids) FROM gone;
+        IF FOUND THEN
+            RETURN array_fill(0::smallint, ARRAY[cardinality(p_ids)]);
+        END IF;
+    END IF;
+    IF cardinality(p_claims) < cardinality(p_ids) THEN
+        p_claims := array_fill(p_claims[1], ARRAY[cardinality(p_ids)]);
+        p_epochs := array_fill(p_epochs[1], ARRAY[cardinality(p_ids)]);
+    END IF;
+    PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
+    IF EXISTS (
+        SELECT 1 FROM sickbay.lease y JOIN sickbay.queue z ON z.no = y.queue
+        WHERE y.claim = ANY (p_claims) AND (y.special IS NOT NULL OR z.keep_completed > 0)) THEN
+        RETURN NULL;
+    END IF;
+    RETURN sickbay.complete_plain(p_now, p_epochs, p_claims, p_ids);
+END $$;
+
+-- Settles deliveries: one array a column, or one claim and epoch for all. All of them are complete where `p_acts` is none.
+-- Answers 0 where it took effect and 1 where the lease was lost. `p_force` is for the store itself: the time of a lease does not matter then.
 CREATE OR REPLACE FUNCTION sickbay.settle(
     p_now bigint, p_force boolean, p_epochs bigint[], p_claims bigint[], p_ids bigint[], p_acts smallint[],
     p_after bigint[], p_stages integer[], p_cascade boolean[], p_details bytea[], p_set_aside text[], p_kind text[],
@@ -191,30 +223,12 @@ DECLARE
     v_quarantined bigint;
     v_completed bigint;
 BEGIN
-    IF v_plain AND cardinality(p_claims) = 1 THEN
-        -- A whole batch is done: the common case. The caller has seen to it that the numbers are in order.
-        WITH gone AS (
-            DELETE FROM sickbay.lease y USING sickbay.queue z
-            WHERE y.claim = p_claims[1] AND y.epoch = p_epochs[1] AND y.until > p_now AND y.special IS NULL
-                AND y.ids = p_ids AND z.no = y.queue AND z.keep_completed = 0
-            RETURNING y.queue
-        ) INSERT INTO sickbay.tally (queue, live, completed)
-        SELECT gone.queue, -cardinality(p_ids), cardinality(p_ids) FROM gone;
-        IF FOUND THEN
-            RETURN array_fill(0::smallint, ARRAY[cardinality(p_ids)]);
-        END IF;
-    END IF;
     IF cardinality(p_claims) < cardinality(p_ids) THEN
         p_claims := array_fill(p_claims[1], ARRAY[cardinality(p_ids)]);
         p_epochs := array_fill(p_epochs[1], ARRAY[cardinality(p_ids)]);
     END IF;
     -- Leases first, then streams, then keys, each in one order everywhere.
     PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
-    IF v_plain AND NOT EXISTS (
-        SELECT 1 FROM sickbay.lease y JOIN sickbay.queue z ON z.no = y.queue
-        WHERE y.claim = ANY (p_claims) AND (y.special IS NOT NULL OR z.keep_completed > 0)) THEN
-        RETURN sickbay.complete_plain(p_now, p_epochs, p_claims, p_ids);
-    END IF;
     FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease y, unnest(y.rows) x
              WHERE y.claim = ANY (p_claims) AND y.special && p_ids AND x.stream IS NOT NULL AND x.id = ANY (p_ids)
                  AND x.id = ANY (y.ids)

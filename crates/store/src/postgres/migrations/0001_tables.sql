@@ -95,7 +95,7 @@ CREATE TABLE sickbay.lease (
         autovacuum_vacuum_cost_delay = 0, toast.autovacuum_vacuum_scale_factor = 0.02,
         toast.autovacuum_vacuum_cost_delay = 0);
 ALTER TABLE sickbay.lease ALTER rows SET STORAGE EXTERNAL;
-ALTER TABLE sickbay.lease ALTER ids SET STORAGE MAIN;
+ALTER TABLE sickbay.lease ALTER ids SET STORAGE EXTERNAL;
 CREATE INDEX lease_until ON sickbay.lease (until);
 CREATE INDEX lease_process ON sickbay.lease (process);
 CREATE INDEX lease_suspect ON sickbay.lease (process) WHERE suspect;

@@ -2,6 +2,7 @@
 
 mod copy;
 mod faults;
+mod floor;
 mod many;
 mod model;
 mod outbox;
