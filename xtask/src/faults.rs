@@ -16,7 +16,7 @@ use self::side_by_side::side_by_side;
 use crate::needs::{self, NEEDS};
 
 /// A call of a program that breaks something and prints one document. What two of them count under one name is added
-/// up. Two run beside each other, each on half of the cores: nothing in them is measured in time.
+/// up. Two run beside each other: nothing in them is measured in time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Part {
     program: Program,
@@ -49,7 +49,9 @@ fn parts(passed: &[String], whole: bool) -> Vec<Part> {
         parts.insert(1, Part::of(Program::SIM, &["schedules", "--json"]));
     }
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
-    for part in &mut parts {
+    for (nth, part) in parts.iter_mut().enumerate() {
+        // The longest of them goes on alone at the end: it may use what the others leave.
+        let threads = if nth == 0 { 2 * threads } else { threads };
         part.arguments.extend(["--threads".to_owned(), threads.to_string()]);
     }
     if whole {

@@ -1,7 +1,8 @@
 //! What the worker holds: the buffer, what is being handled, and what waits to be handed in. All of it
 //! under one lock that is taken once per batch.
 
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,14 +42,21 @@ pub(crate) struct Outgoing {
     pub(crate) settlement: Settlement,
     /// Goes on only when this settlement has taken effect.
     pub(crate) rest: Rest,
+    /// A turn left it behind in favour of others.
+    pub(crate) passed_over: bool,
 }
 
 impl Outgoing {
-    pub(crate) fn release(held: Arc<Held>) -> Self {
-        Self { settlement: Settlement::release(held.token()), held, rest: None }
+    pub(crate) fn new(held: Arc<Held>, settlement: Settlement, rest: Rest) -> Self {
+        Self { held, settlement, rest, passed_over: false }
     }
 
-    fn claim(&self) -> u64 {
+    pub(crate) fn release(held: Arc<Held>) -> Self {
+        let settlement = Settlement::release(held.token());
+        Self::new(held, settlement, None)
+    }
+
+    pub(crate) fn claim(&self) -> u64 {
         self.settlement.token.claim
     }
 }
@@ -125,6 +133,8 @@ pub(crate) struct Hands {
     pub(crate) running: u32,
     /// Deliveries in hand that have no settlement yet.
     pub(crate) unsettled: u32,
+    /// The same by claim.
+    pub(crate) unsettled_of: HashMap<u64, u32>,
     /// Deliveries asked for by turns under way.
     pub(crate) wanted: u32,
     /// A claim waits at the source.
@@ -157,6 +167,7 @@ impl Hands {
             held: Vec::new(),
             running: 0,
             unsettled: 0,
+            unsettled_of: HashMap::new(),
             wanted: 0,
             waiting: false,
             recalling: false,
@@ -184,8 +195,24 @@ impl Hands {
     pub(crate) fn register(&mut self, held: &Arc<Held>) {
         held.place.store(self.held.len(), Ordering::Relaxed);
         self.held.push(Arc::clone(held));
-        self.unsettled += 1;
         self.tally.claimed += 1;
+    }
+
+    /// So many deliveries of a claim are in hand now.
+    pub(crate) fn expect(&mut self, claim: u64, count: usize) {
+        self.unsettled += count as u32;
+        *self.unsettled_of.entry(claim).or_default() += count as u32;
+    }
+
+    /// So many deliveries of a claim have got their settlement, or need none.
+    fn conclude(&mut self, claim: u64, count: usize) {
+        self.unsettled -= count as u32;
+        if let Entry::Occupied(mut left) = self.unsettled_of.entry(claim) {
+            *left.get_mut() = left.get().saturating_sub(count as u32);
+            if *left.get() == 0 {
+                left.remove();
+            }
+        }
     }
 
     /// Its lease need not be kept any longer.
@@ -202,7 +229,7 @@ impl Hands {
     /// Gives a delivery back untried, unless it is settled already.
     pub(crate) fn release(&mut self, held: Arc<Held>) {
         if held.settle_once() {
-            self.unsettled -= 1;
+            self.conclude(held.token().claim, 1);
             self.tally.untried += u64::from(!held.is_begun());
             self.outbox.push(Outgoing::release(held));
         }
@@ -214,10 +241,13 @@ impl Hands {
 
     /// Takes over what a task has concluded.
     pub(crate) fn merge(&mut self, batch: &mut Batch) {
-        self.unsettled -= (batch.outgoing.len() + batch.lost.len()) as u32;
+        for part in batch.outgoing.chunk_by(|one, next| one.claim() == next.claim()) {
+            self.conclude(part[0].claim(), part.len());
+        }
         self.tally.concluded += batch.outgoing.len() as u64;
         self.tally.lost += batch.lost.len() as u64;
         for held in batch.lost.drain(..) {
+            self.conclude(held.token().claim, 1);
             self.unregister(&held);
         }
         self.outbox.append(&mut batch.outgoing);
@@ -232,7 +262,7 @@ impl Hands {
                 return Some(work);
             }
             if work.held.settle_once() {
-                self.unsettled -= 1;
+                self.conclude(work.held.token().claim, 1);
                 self.tally.lost += 1;
                 self.unregister(&work.held);
             }
@@ -263,40 +293,10 @@ impl Hands {
         (self.outbox.len() - before) as u64
     }
 
-    /// True if something can be handed in now.
-    pub(crate) fn has_outgoing(&self) -> bool {
-        self.outbox.iter().any(|outgoing| !self.is_settling(outgoing))
-    }
-
-    /// Takes what a lane hands in next out of the outbox.
-    pub(crate) fn take_outgoing(&mut self, lane: usize, most: usize) -> Vec<Outgoing> {
-        let settling = std::mem::take(&mut self.settling);
-        let taken: Vec<Outgoing> = if settling.iter().all(Vec::is_empty) {
-            self.outbox.drain(..self.outbox.len().min(most)).collect()
-        } else {
-            let free = |outgoing: &mut Outgoing| !is_among(&settling, outgoing.claim());
-            self.outbox.extract_if(.., free).take(most).collect()
-        };
-        self.settling = settling;
-        let claims = &mut self.settling[lane];
-        claims.extend(taken.iter().map(Outgoing::claim));
-        claims.sort_unstable();
-        claims.dedup();
-        taken
-    }
-
-    fn is_settling(&self, outgoing: &Outgoing) -> bool {
-        is_among(&self.settling, outgoing.claim())
-    }
-
     /// A lane to wake, if there is something to do and one is free.
     pub(crate) fn lane_to_wake(&mut self, stopping: bool) -> Option<usize> {
         let claim = !stopping && !self.waiting && self.spare() > 0;
         let work = claim || self.has_outgoing();
         if work && !self.recalling { self.parked.pop() } else { None }
     }
-}
-
-fn is_among(settling: &[Vec<u64>; LANES], claim: u64) -> bool {
-    settling.iter().any(|claims| claims.binary_search(&claim).is_ok())
 }

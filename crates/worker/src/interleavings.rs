@@ -65,7 +65,7 @@ fn run(hands: &Mutex<Hands>) {
         thread::yield_now();
         if work.held.settle_once() {
             let settlement = Settlement::complete(work.held.token());
-            batch.outgoing.push(Outgoing { held: work.held, settlement, rest: None });
+            batch.outgoing.push(Outgoing::new(work.held, settlement, None));
         }
     }
 }

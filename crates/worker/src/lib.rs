@@ -50,6 +50,7 @@ pub mod http;
 mod interleavings;
 mod keeper;
 mod lane;
+mod outbox;
 mod relay;
 mod rules;
 mod runner;

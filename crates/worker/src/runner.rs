@@ -81,7 +81,7 @@ pub(crate) fn follow(
     let (rest, attached) = if waits_for_effect && goes_on { (None, rest) } else { (rest, None) };
     match settlement {
         _ if !held.settle_once() => {}
-        Some(settlement) => batch.outgoing.push(Outgoing { held, settlement, rest: attached }),
+        Some(settlement) => batch.outgoing.push(Outgoing::new(held, settlement, attached)),
         None => batch.lost.push(held),
     }
     if let Some(next) = Work::next_of(rest) {

@@ -51,7 +51,7 @@ struct Sent {
 
 impl Sent {
     fn of(outgoing: Outgoing) -> (Settlement, Self) {
-        let Outgoing { held, settlement, rest } = outgoing;
+        let Outgoing { held, settlement, rest, .. } = outgoing;
         let end = End::of(&settlement.decision);
         let plain = end == End::Done && settlement.effect.is_none();
         let again = (!plain).then(|| Box::new(copy(&settlement)));
@@ -66,7 +66,7 @@ impl Sent {
             Some(settlement) => *settlement,
             None => Settlement { ran: self.ran, ..Settlement::complete(self.held.token()) },
         };
-        Outgoing { held: self.held, settlement, rest: self.rest }
+        Outgoing::new(self.held, settlement, self.rest)
     }
 }
 
@@ -183,6 +183,9 @@ impl Shared {
         }
         let streams = deliveries.iter().any(|delivery| delivery.message.stream.is_some());
         let mut runs = HashMap::new();
+        for part in deliveries.chunk_by(|one, next| one.token().claim == next.token().claim) {
+            hands.expect(part[0].token().claim, part.len());
+        }
         for delivery in deliveries {
             let held = Arc::new(Held::new(delivery, now));
             hands.register(&held);
@@ -199,7 +202,7 @@ impl Shared {
         let mut hands = self.hands();
         hands.tally.effects_failed += 1;
         if let Some(settlement) = concluded.settlement {
-            hands.outbox.push(Outgoing { held, settlement, rest: None });
+            hands.outbox.push(Outgoing::new(held, settlement, None));
         }
         hands.release_rest(rest);
     }

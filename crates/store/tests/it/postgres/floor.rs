@@ -109,9 +109,9 @@ fn a_claim_at_an_earlier_time_begins_at_the_front() {
 fn a_lease_that_ended_is_found_by_those_who_looked_just_before() {
     block(async {
         let two = two().await;
-        two.clock.advance(Duration::from_millis(59_900));
+        two.clock.advance(Duration::from_millis(59_999));
         assert_eq!(said(&take(&two.first, 1).await), "4");
-        two.clock.advance(Duration::from_millis(100));
+        two.clock.advance(Duration::from_millis(1));
         assert_eq!(said(&take(&two.first, 4).await), "1 2 3 5");
     });
 }
