@@ -112,3 +112,26 @@ impl Held {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
+
+/// A delivery of this number, of this claim.
+#[cfg(test)]
+pub(crate) fn sample(number: u64, claim: u64) -> Delivery {
+    use sickbay_core::{Counters, Lease, Message, MessageId, Priority, QueueName};
+    let id = MessageId::from_number(number).unwrap();
+    let message = Message {
+        id,
+        queue: QueueName::new("q").unwrap(),
+        message_type: None,
+        stream: None,
+        key: None,
+        priority: Priority::default(),
+        pushed_at: Timestamp::default(),
+        deadline_at: None,
+        headers: Vec::new(),
+        payload: bytes::Bytes::new(),
+    };
+    let token = LeaseToken { epoch: 1, claim, message: id };
+    let lease = Lease { token, expires_at: Timestamp::from_millis(30_000) };
+    let counters = Counters { deliveries: 1, ..Counters::default() };
+    Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false }
+}

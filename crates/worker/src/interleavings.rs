@@ -8,43 +8,21 @@ use std::time::Duration;
 
 use shuttle::sync::{Arc, Mutex};
 use shuttle::{future, thread};
-use sickbay_core::{
-    Counters, Delivery, Lease, LeaseToken, Message, MessageId, Priority, QueueName, Settlement, Stages,
-    Timestamp,
-};
+use sickbay_core::{Settlement, Timestamp};
 
 use crate::flag::Flag;
 use crate::hands::{Batch, Hands, Outgoing, Work};
-use crate::held::Held;
+use crate::held::{Held, sample};
 
 /// Orders tried for each test.
 const ORDERS: usize = 4_000;
 
-fn delivery(number: u64) -> Delivery {
-    let id = MessageId::from_number(number).unwrap();
-    let message = Message {
-        id,
-        queue: QueueName::new("q").unwrap(),
-        message_type: None,
-        stream: None,
-        key: None,
-        priority: Priority::default(),
-        pushed_at: Timestamp::default(),
-        deadline_at: None,
-        headers: Vec::new(),
-        payload: bytes::Bytes::new(),
-    };
-    let token = LeaseToken { epoch: 1, claim: 1, message: id };
-    let lease = Lease { token, expires_at: Timestamp::from_millis(30_000) };
-    let counters = Counters { deliveries: 1, ..Counters::default() };
-    Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false }
-}
-
 /// Hands with so many deliveries in the buffer.
 fn hands(count: u64) -> Arc<Mutex<Hands>> {
     let mut hands = Hands::new(2, 4);
+    hands.expect(1, count as usize);
     for number in 1..=count {
-        let held = Arc::new(Held::new(delivery(number), Timestamp::default()));
+        let held = Arc::new(Held::new(sample(number, 1), Timestamp::default()));
         hands.register(&held);
         hands.buffer.push_back(Work { held, rest: None });
     }

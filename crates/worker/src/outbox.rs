@@ -79,35 +79,18 @@ fn is_among(settling: &[Vec<u64>; LANES], claim: u64) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use sickbay_core::delivery::{Counters, Lease};
-    use sickbay_core::message::{Message, Priority};
-    use sickbay_core::{Delivery, LeaseToken, MessageId, QueueName, Settlement, Stages, Timestamp};
+    use sickbay_core::{Settlement, Timestamp};
 
     use super::*;
     use crate::hands::Batch;
-    use crate::held::Held;
+    use crate::held::{Held, sample};
 
     /// Deliveries of claims, given as the numbers of those claims; what is in hand, and its settlements.
     fn concluded(hands: &mut Hands, claims: &[u64]) -> Batch {
         let mut batch = Batch::default();
         for (number, claim) in claims.iter().enumerate() {
-            let id = MessageId::from_number(number as u64 + 1).unwrap();
-            let message = Message {
-                id,
-                queue: QueueName::new("q").unwrap(),
-                message_type: None,
-                stream: None,
-                key: None,
-                priority: Priority::default(),
-                pushed_at: Timestamp::default(),
-                deadline_at: None,
-                headers: Default::default(),
-                payload: Default::default(),
-            };
-            let token = LeaseToken { epoch: 1, claim: *claim, message: id };
-            let lease = Lease { token, expires_at: Timestamp::default() };
-            let (counters, stages) = (Counters::default(), Stages::NONE);
-            let delivery = Delivery { message, lease, counters, stages, cause: None, suspect: false };
+            let delivery = sample(number as u64 + 1, *claim);
+            let token = delivery.token();
             hands.expect(*claim, 1);
             let held = Arc::new(Held::new(delivery, Timestamp::default()));
             batch.outgoing.push(Outgoing::new(held, Settlement::complete(token), None));
