@@ -55,6 +55,11 @@ fn main() -> Result<()> {
         println!("{:.0}", runtime.block_on(postgres::drain(count, workers))?);
         return Ok(());
     }
+    if let Some("pinned-postgres") = arguments.first().map(String::as_str) {
+        let seconds = arguments.get(1).context("pinned-postgres SECONDS")?.parse()?;
+        println!("{:.2}", runtime.block_on(postgres_growth::pinned(seconds, 100_000))?);
+        return Ok(());
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     let only: Vec<&str> = arguments.iter().filter(|a| a.starts_with('P')).map(String::as_str).collect();
     let wanted = |id: &str| only.is_empty() || only.contains(&id);

@@ -1,8 +1,11 @@
 //! On PostgreSQL: whether the cost of a message grows with what lies around it, and what failures cost.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use sickbay_core::QueuePolicy;
+use sickbay_core::port::Overview;
 
 use crate::growth::{Scale, prepare};
 use crate::lifecycle::rate_on;
@@ -22,7 +25,33 @@ pub(crate) async fn growth(quick: bool) -> Result<Value> {
     for situation in ["backlog", "dead", "stream", "processed"] {
         ratios.insert(situation.to_owned(), json!(ratio(situation, scale).await?));
     }
+    ratios.insert("pinned".to_owned(), json!(pinned(if quick { 10 } else { 60 }, scale.measured).await?));
     Ok(Value::Object(ratios))
+}
+
+/// The rate at the end of so many seconds in which somebody keeps a transaction open, so that nothing can be vacuumed,
+/// against the rate at their beginning.
+pub(crate) async fn pinned(seconds: u64, count: u64) -> Result<f64> {
+    let store = store("pinned", QueuePolicy::default()).await?;
+    fill(&store, 1000).await?;
+    let other = crate::postgres::connect(&crate::postgres::address()?).await?;
+    other.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT txid_current()").await?;
+    let begin = Instant::now();
+    let mut rates = Vec::new();
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        rates.push(rate_on(&store, count, 100).await?);
+    }
+    other.batch_execute("COMMIT").await?;
+    anyhow::ensure!(store.stats(&crate::load::queue()).await?.adds_up(), "the counts do not add up");
+    store.close().await?;
+    eprintln!(
+        "while a transaction was open, per second: {:?}",
+        rates.iter().map(|rate| rate.round()).collect::<Vec<_>>()
+    );
+    let part = rates.len().div_ceil(5);
+    let last = rates.split_off(rates.len() - part);
+    rates.truncate(part);
+    Ok(median(last) / median(rates))
 }
 
 async fn ratio(situation: &str, scale: Scale) -> Result<f64> {

@@ -47,6 +47,7 @@ const TARGETS: &[Target] = &[
     target("P7_postgres.dead", "the same on PostgreSQL with 1 M dead letters", 0.9, 0.9, true),
     target("P7_postgres.stream", "the same on PostgreSQL with a blocked stream of 1 M", 0.9, 0.9, true),
     target("P7_postgres.processed", "the same on PostgreSQL after 1 M processed", 0.95, 0.9, true),
+    target("P7_postgres.pinned", "the same at the end of a minute with a transaction open", 0.7, 0.9, true),
     target("P8", "time with 10 % failing three times, against none", 1.3, 1.2, false),
     target("P8_postgres", "the same on PostgreSQL", 1.3, 1.2, false),
     target("P10.idle_mb", "memory of an idle worker, MB", 30.0, 30.0, false),

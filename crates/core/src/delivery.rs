@@ -12,6 +12,8 @@ use crate::stage::Stages;
 pub struct Lease {
     /// The fencing token, which is also the delivery's identity.
     pub token: LeaseToken,
+    /// When it was granted, by the store's clock: from then on time is counted by whoever holds it.
+    pub granted_at: Timestamp,
     /// When the lease ends unless it is renewed, by the store's clock.
     pub expires_at: Timestamp,
 }

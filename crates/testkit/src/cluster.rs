@@ -52,20 +52,10 @@ impl Cluster {
     ///
     /// If PostgreSQL is not installed or does not start.
     pub fn start_with(settings: &[&str], files: &[(&str, &[u8])]) -> Self {
-        let programs = programs().unwrap_or_else(|| panic!("PostgreSQL is not installed"));
-        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
-        let port = port.unwrap_or_else(|error| panic!("a port: {error}")).port();
-        let folder = std::env::temp_dir().join(format!("sickbay-cluster-{}-{port}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let user = server_user();
-        if let Some((uid, gid)) = user {
-            chown(&folder, Some(uid), Some(gid)).unwrap_or_else(|error| panic!("chown: {error}"));
-        }
+        let mut cluster = Self::in_a_folder(settings);
         for (name, content) in files {
-            write_secret(&folder.join(name), content, user);
+            write_secret(&cluster.folder.join(name), content, cluster.user);
         }
-        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
-        let mut cluster = Self { folder, programs, port, user, server: None, settings };
         let mut initdb = Command::new(cluster.programs.join("initdb"));
         initdb.arg("--pgdata").arg(cluster.data()).args([
             "--username=postgres",
@@ -78,6 +68,37 @@ impl Cluster {
         assert!(made.is_ok_and(|status| status.success()), "initdb failed");
         cluster.restart();
         cluster
+    }
+
+    /// A standby that follows this server: `SELECT pg_promote()` lets it take over.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be copied or does not start.
+    pub fn standby(&self) -> Self {
+        let mut standby = Self::in_a_folder(&[]);
+        let mut copy = Command::new(standby.programs.join("pg_basebackup"));
+        copy.arg("--pgdata").arg(standby.data()).arg("--dbname").arg(self.address());
+        copy.args(["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]);
+        let made = standby.as_user(&mut copy).stdout(Stdio::null()).status();
+        assert!(made.is_ok_and(|status| status.success()), "pg_basebackup failed");
+        standby.restart();
+        standby
+    }
+
+    /// A place for a server, with nothing in it yet.
+    fn in_a_folder(settings: &[&str]) -> Self {
+        let programs = programs().unwrap_or_else(|| panic!("PostgreSQL is not installed"));
+        let port = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+        let port = port.unwrap_or_else(|error| panic!("a port: {error}")).port();
+        let folder = std::env::temp_dir().join(format!("sickbay-cluster-{}-{port}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let user = server_user();
+        if let Some((uid, gid)) = user {
+            chown(&folder, Some(uid), Some(gid)).unwrap_or_else(|error| panic!("chown: {error}"));
+        }
+        let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
+        Self { folder, programs, port, user, server: None, settings }
     }
 
     /// Whether there is a PostgreSQL to start one with.
@@ -124,7 +145,7 @@ impl Cluster {
         let status = self.data().join("postmaster.pid");
         loop {
             let text = std::fs::read_to_string(&status).unwrap_or_default();
-            if text.lines().nth(7).is_some_and(|line| line.trim() == "ready") {
+            if text.lines().nth(7).is_some_and(|line| ["ready", "standby"].contains(&line.trim())) {
                 break;
             }
             assert!(matches!(server.try_wait(), Ok(None)), "the server ended");

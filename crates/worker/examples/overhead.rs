@@ -100,7 +100,7 @@ fn prepare(count: u64, now: Timestamp) -> Option<Vec<Delivery>> {
                 headers: Vec::new(),
                 payload: payload.clone(),
             };
-            let lease = Lease { token, expires_at: now.plus(Duration::from_secs(30)) };
+            let lease = Lease { token, granted_at: now, expires_at: now.plus(Duration::from_secs(30)) };
             let counters = Counters { deliveries: 1, ..Counters::default() };
             Some(Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false })
         })

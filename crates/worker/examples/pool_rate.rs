@@ -86,7 +86,8 @@ fn prepare(count: u64, clock: &dyn Clock) -> Result<Vec<Delivery>, Box<dyn Error
             payload: payload.clone(),
         };
         let token = LeaseToken { epoch: 1, claim: number, message: id };
-        let lease = Lease { token, expires_at: clock.now().plus(Duration::from_secs(600)) };
+        let granted_at = clock.now();
+        let lease = Lease { token, granted_at, expires_at: granted_at.plus(Duration::from_secs(600)) };
         let counters = Counters { deliveries: 1, ..Counters::default() };
         Some(Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false })
     };

@@ -101,6 +101,7 @@ pub(crate) async fn effect_failed(shared: &Shared, held: &Held, error: String) -
 }
 
 fn pass_gate(shared: &Shared, rules: &Rules, held: &Held, now: Timestamp) -> Result<(), Outcome> {
+    let now = held.store_time(now);
     match caught(|| gate(&rules.policy, &held.delivery, now, &[&shared.validators])) {
         Ok(passed) => passed.map_err(Outcome::Refused),
         Err(words) => Err(Outcome::Failed(Failure::unknown(format!("the validator panicked: {words}")))),

@@ -49,6 +49,11 @@ impl Held {
         self.delivery.lease.token
     }
 
+    /// The store's time, when it is so late by the clock of this worker.
+    pub(crate) fn store_time(&self, now: Timestamp) -> Timestamp {
+        self.delivery.lease.granted_at.plus(now.since(self.claimed_at))
+    }
+
     /// What a decision needs to know of it.
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts {
@@ -131,7 +136,7 @@ pub(crate) fn sample(number: u64, claim: u64) -> Delivery {
         payload: bytes::Bytes::new(),
     };
     let token = LeaseToken { epoch: 1, claim, message: id };
-    let lease = Lease { token, expires_at: Timestamp::from_millis(30_000) };
+    let lease = Lease { token, granted_at: Timestamp::default(), expires_at: Timestamp::from_millis(30_000) };
     let counters = Counters { deliveries: 1, ..Counters::default() };
     Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false }
 }

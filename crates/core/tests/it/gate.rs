@@ -27,6 +27,7 @@ pub(crate) fn delivery(counters: Counters) -> Delivery {
         },
         lease: Lease {
             token: LeaseToken { epoch: 1, claim: 1, message: id },
+            granted_at: Timestamp::from_millis(1_000),
             expires_at: Timestamp::from_millis(31_000),
         },
         counters,

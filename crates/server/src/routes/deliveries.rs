@@ -2,13 +2,12 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::State;
 use sickbay_core::decide::{Facts, Outcome, decide};
 use sickbay_core::gate::gate;
 use sickbay_core::port::{Claim, Exchange, ProcessId, Renewal};
-use sickbay_core::{Delivery, QueuePolicy, Settlement, Timestamp, WorkerName};
+use sickbay_core::{Delivery, QueuePolicy, Settlement, WorkerName};
 
 use super::check_batch;
 use super::settle::limited;
@@ -41,7 +40,7 @@ pub(super) async fn receive(
     let claim = Claim { queue, worker, process, max, wait: receive.wait.into(), lease };
     let mut exchanged = api.exchange(Exchange::claim(claim.clone())).await?;
     loop {
-        let (passed, refused) = sort(&policy, exchanged.deliveries, lease);
+        let (passed, refused) = sort(&policy, exchanged.deliveries);
         if refused.is_empty() {
             return Ok(Answer(Received { deliveries: passed.into_iter().map(Into::into).collect() }));
         }
@@ -55,17 +54,10 @@ pub(super) async fn receive(
 }
 
 /// Those that passed the gate, and settlements for those that did not.
-fn sort(
-    policy: &QueuePolicy,
-    deliveries: Vec<Delivery>,
-    lease: Duration,
-) -> (Vec<Delivery>, Vec<Settlement>) {
+fn sort(policy: &QueuePolicy, deliveries: Vec<Delivery>) -> (Vec<Delivery>, Vec<Settlement>) {
     let (mut passed, mut refused) = (Vec::new(), Vec::new());
     for delivery in deliveries {
-        // The lease tells the time by the store's clock.
-        let lease = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX);
-        let now = Timestamp::from_millis(delivery.lease.expires_at.millis().saturating_sub(lease));
-        match gate(policy, &delivery, now, &[]) {
+        match gate(policy, &delivery, delivery.lease.granted_at, &[]) {
             Ok(()) => passed.push(delivery),
             Err(refusal) => {
                 let message = &delivery.message;

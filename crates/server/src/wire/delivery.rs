@@ -19,6 +19,8 @@ pub struct Delivery {
     pub short: String,
     /// What settles it.
     pub token: Token,
+    /// When the lease was granted, by the store's clock.
+    pub granted_at: Time,
     /// When the lease ends unless it is extended.
     pub expires_at: Time,
     /// Which attempt this is, counting from the first one ever.
@@ -71,6 +73,7 @@ impl From<delivery::Delivery> for Delivery {
             id: message.id,
             short: message.id.short(),
             token: delivery.lease.token.into(),
+            granted_at: delivery.lease.granted_at.into(),
             expires_at: delivery.lease.expires_at.into(),
             attempt: delivery.counters.attempt_number(),
             queue: message.queue,
@@ -108,7 +111,11 @@ impl Delivery {
         };
         Ok(delivery::Delivery {
             message,
-            lease: Lease { token: self.token.into(), expires_at: self.expires_at.into() },
+            lease: Lease {
+                token: self.token.into(),
+                granted_at: self.granted_at.into(),
+                expires_at: self.expires_at.into(),
+            },
             counters: self.counters,
             stages: self.stages.0,
             cause: self.cause,

@@ -182,7 +182,7 @@ impl State {
         });
         Taken::Delivered(Box::new(Delivery {
             message: record.message.clone(),
-            lease: Lease { token, expires_at },
+            lease: Lease { token, granted_at: now, expires_at },
             counters: record.counters,
             stages: record.stages,
             cause: record.cause,

@@ -46,6 +46,7 @@ impl Answer {
         let lease = Granted {
             epoch: column::<i64>(head, "epoch")? as u64,
             claim: number as u64,
+            granted_at: Timestamp::from_millis(now),
             expires_at,
             at: At::of(head)?,
         };
@@ -97,6 +98,7 @@ impl At {
 struct Granted {
     epoch: u64,
     claim: u64,
+    granted_at: Timestamp,
     expires_at: Timestamp,
     at: At,
 }
@@ -121,7 +123,7 @@ impl Granted {
         let token = LeaseToken { epoch: self.epoch, claim: self.claim, message: message.id };
         let delivery = Delivery {
             message,
-            lease: Lease { token, expires_at: self.expires_at },
+            lease: Lease { token, granted_at: self.granted_at, expires_at: self.expires_at },
             counters: facts.counters,
             stages: facts.stages,
             cause: facts.cause,

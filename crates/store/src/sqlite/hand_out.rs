@@ -96,7 +96,11 @@ impl Tx<'_> {
         let token = LeaseToken { epoch: self.state.epoch, claim: lease.claim, message: id };
         Ok(Delivery {
             message,
-            lease: Lease { token, expires_at: Timestamp::from_millis(until) },
+            lease: Lease {
+                token,
+                granted_at: Timestamp::from_millis(self.now),
+                expires_at: Timestamp::from_millis(until),
+            },
             counters: lease.counters,
             stages: lease.stages,
             cause: lease.cause,

@@ -53,7 +53,7 @@ impl BrokerSource {
             let freed = freed.and_then(|number| Some((number, self.broker.held(number)?)));
             let Some((number, held)) = freed.or_else(|| self.broker.receive(1, now).pop()) else { break };
             if self.has_its_turn(number, &held, policy).await? {
-                deliveries.extend(self.delivery(number, &held, now.plus(policy.lease)));
+                deliveries.extend(self.delivery(number, &held, now, policy.lease));
             }
         }
         Ok(deliveries)
@@ -132,7 +132,13 @@ impl BrokerSource {
         }
     }
 
-    fn delivery(&self, number: u64, held: &Unacknowledged, expires_at: Timestamp) -> Option<Delivery> {
+    fn delivery(
+        &self,
+        number: u64,
+        held: &Unacknowledged,
+        now: Timestamp,
+        lease: Duration,
+    ) -> Option<Delivery> {
         let (new, pushed_at) = (&held.stored.message, held.stored.published_at);
         let id = MessageId::from_number(BROKER_IDS + number)?;
         let message = Message {
@@ -147,8 +153,8 @@ impl BrokerSource {
             headers: new.headers.clone(),
             payload: new.payload.clone(),
         };
-        let lease =
-            Lease { token: LeaseToken { epoch: BROKER_EPOCH, claim: number, message: id }, expires_at };
+        let token = LeaseToken { epoch: BROKER_EPOCH, claim: number, message: id };
+        let lease = Lease { token, granted_at: now, expires_at: now.plus(lease) };
         let counters = held.stored.counters;
         Some(Delivery { message, lease, counters, stages: Stages::NONE, cause: None, suspect: false })
     }

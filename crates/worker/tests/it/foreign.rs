@@ -43,6 +43,7 @@ pub(crate) fn delivery(number: u64, payload: impl Into<Bytes>) -> Delivery {
         message,
         lease: Lease {
             token: LeaseToken { epoch: 1, claim: number, message: id },
+            granted_at: Timestamp::default(),
             expires_at: Timestamp::NEVER,
         },
         counters: Counters { deliveries: 1, ..Counters::default() },

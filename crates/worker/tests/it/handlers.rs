@@ -137,7 +137,7 @@ async fn a_handler_can_be_tried_without_a_worker() {
     let token = LeaseToken { epoch: 1, claim: 1, message: id };
     let delivery = Delivery {
         message,
-        lease: Lease { token, expires_at: Timestamp::NEVER },
+        lease: Lease { token, granted_at: Timestamp::default(), expires_at: Timestamp::NEVER },
         counters: Counters { deliveries: 1, ..Counters::default() },
         stages: Stages::NONE,
         cause: None,

@@ -7,9 +7,10 @@ use sickbay_core::decide::SetAside;
 use sickbay_core::policy::RetryPolicy;
 use sickbay_core::port::{Claim, Deliveries, Desk, Exchange, ProcessId};
 use sickbay_core::verdict::{Done, Failed};
-use sickbay_core::{Failure, Kind, QueuePolicy, Reason, Stages, Verdict, WorkerName};
+use sickbay_core::{Clock, Failure, Kind, QueuePolicy, Reason, Stages, Timestamp, Verdict, WorkerName};
 use sickbay_store::MemoryEffect;
-use sickbay_worker::Context;
+use sickbay_testkit::ManualClock;
+use sickbay_worker::{Context, Worker};
 
 use crate::scene::{Notes, SECOND, Scene, door, eventually, settle_down};
 
@@ -369,6 +370,30 @@ async fn a_passed_deadline_and_too_many_deliveries_keep_a_message_from_its_handl
     assert_eq!(scene.view(twice).await.dead.unwrap().set_aside, SetAside::PoisonMessage);
     let late = scene.view(late).await.dead.unwrap();
     assert!(matches!(late.set_aside, SetAside::DeadlinePassed | SetAside::PoisonMessage), "{late:?}");
+}
+
+/// Machines differ in what time it is; a deadline is a time of the store's.
+#[tokio::test]
+async fn a_deadline_is_judged_by_the_clock_of_the_store() {
+    for ahead in [true, false] {
+        let scene = Scene::with_attempts(1).await;
+        let (now, skew) = (scene.clock.now().millis(), 600_000);
+        let own = ManualClock::at(Timestamp::from_millis(if ahead { now + skew } else { now - skew }));
+        let kept = scene.push_message(scene.message("kept").deadline(60 * SECOND)).await;
+        let late = scene.push_message(scene.message("late").deadline(5 * SECOND)).await;
+        scene.pass(6).await;
+        let notes = Notes::default();
+        let seen = notes.clone();
+        let handler = move |ctx: Context| {
+            seen.add(String::from_utf8_lossy(ctx.payload()));
+            async {}
+        };
+        let _running = Worker::new(scene.source.clone(), handler, Arc::new(own)).start();
+        scene.quarantined(1).await;
+        scene.completed(1).await;
+        assert_eq!(notes.all(), ["kept"], "{kept}");
+        assert_eq!(scene.view(late).await.dead.unwrap().set_aside, SetAside::DeadlinePassed);
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,30 @@ BEGIN
         WHERE l.process = p_process AND x.id = ANY (l.ids) ORDER BY x.id;
 END $$;
 
+-- Which history of a database this is: another one after a standby took over, a backup was brought back, or it was
+-- loaded elsewhere. None where the server does not tell.
+CREATE OR REPLACE FUNCTION sickbay.history() RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN hashtextextended((SELECT s.system_identifier FROM pg_control_system() s)::text || ' '
+        || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8), 0);
+EXCEPTION WHEN OTHERS THEN
+    RETURN NULL;
+END $$;
+
+-- Begins a new epoch where the database's history is another one than before: the last of what was done may be missing,
+-- so that numbers of claims are given a second time.
+CREATE OR REPLACE FUNCTION sickbay.notice_takeover(p_now bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    v_history bigint := sickbay.history();
+BEGIN
+    UPDATE sickbay.meta SET value = v_history WHERE name = 'history' AND value <> v_history;
+    IF FOUND THEN
+        PERFORM sickbay.begin_epoch(p_now);
+    ELSIF v_history IS NOT NULL THEN
+        INSERT INTO sickbay.meta VALUES ('history', v_history) ON CONFLICT DO NOTHING;
+    END IF;
+END $$;
+
 -- Does what time has made due. Where somebody else does it at this moment, nothing.
 CREATE OR REPLACE FUNCTION sickbay.sweep(p_now bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
@@ -21,6 +45,7 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtext('sickbay sweep'), 'sickbay.lease'::regclass::oid::integer) THEN
         RETURN false;
     END IF;
+    PERFORM sickbay.notice_takeover(v_now);
     WHILE sickbay.expire(v_now, false) > 0 LOOP
     END LOOP;
     DELETE FROM sickbay.key WHERE ctid = ANY (ARRAY(
@@ -67,6 +92,7 @@ DECLARE
     v_now bigint := sickbay.time_now(p_now);
     v_before bigint;
 BEGIN
+    PERFORM sickbay.notice_takeover(v_now);
     IF p_name IS NOT NULL THEN
         PERFORM pg_advisory_xact_lock(hashtext('sickbay instance'), 'sickbay.lease'::regclass::oid::integer);
         DELETE FROM sickbay.instance WHERE name = p_name RETURNING process INTO v_before;

@@ -216,7 +216,6 @@ DECLARE
     u record;
     q sickbay.queue;
     r sickbay.waiting;
-    v_done bigint[];
     v_gone bigint[];
     v_streams text[];
     v_failures bigint;
@@ -230,34 +229,39 @@ BEGIN
     -- Leases first, then streams, then keys, each in one order everywhere.
     PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
     FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease y, unnest(y.rows) x
-             WHERE y.claim = ANY (p_claims) AND y.special && p_ids AND x.stream IS NOT NULL AND x.id = ANY (p_ids)
-                 AND x.id = ANY (y.ids)
+             WHERE y.claim IN (SELECT DISTINCT unnest(p_claims)) AND y.special IS NOT NULL AND x.stream IS NOT NULL
+                 AND x.id IN (SELECT unnest(p_ids))
              ORDER BY 1, 2 LOOP
         PERFORM sickbay.lock_stream(s.queue, s.stream);
     END LOOP;
     FOR l IN SELECT claim, epoch, queue, worker, claimed_at, until, suspect, ids, untils, special
              FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim LOOP
         SELECT * INTO q FROM sickbay.queue WHERE no = l.queue;
-        v_done := NULL;
         v_gone := '{}';
         v_streams := '{}';
         v_failures := 0;
         v_quarantined := 0;
         v_completed := 0;
-        FOR u IN SELECT x.ord::integer AS i, x.id, coalesce(x.act, 0) AS act,
-                        x.id = ANY (l.special) OR q.keep_completed > 0 AS special
-                 FROM unnest(p_ids, p_claims, p_epochs, p_acts) WITH ORDINALITY x(id, claim, epoch, act, ord)
+        -- The messages are unpacked once, and the first of two settlements of one of them counts.
+        FOR u IN WITH kept AS MATERIALIZED (
+                     SELECT w.id, w AS message FROM sickbay.lease y, unnest(y.rows) w
+                     WHERE y.claim = l.claim AND (NOT v_plain OR l.special IS NOT NULL OR q.keep_completed > 0)
+                 )
+                 SELECT x.i, x.id, x.act, k.message, z.id IS NOT NULL OR q.keep_completed > 0 AS special
+                 FROM (SELECT DISTINCT ON (o.id) o.ord::integer AS i, o.id, coalesce(o.act, 0) AS act
+                       FROM unnest(p_ids, p_claims, p_epochs, p_acts) WITH ORDINALITY o(id, claim, epoch, act, ord)
+                       WHERE o.claim = l.claim AND o.epoch = l.epoch ORDER BY o.id, o.ord) x
                  JOIN unnest(l.ids, l.untils) y(id, until) ON y.id = x.id
-                 WHERE x.claim = l.claim AND x.epoch = l.epoch AND (p_force OR coalesce(y.until, l.until) > p_now)
-                 ORDER BY x.ord LOOP
-            CONTINUE WHEN u.id = ANY (v_gone);
+                 LEFT JOIN unnest(l.special) z(id) ON z.id = x.id
+                 LEFT JOIN kept k ON k.id = x.id
+                 WHERE p_force OR coalesce(y.until, l.until) > p_now ORDER BY x.i LOOP
             v_gone := v_gone || u.id;
             v_answers[u.i] := 0;
             IF u.act = 0 THEN
                 v_completed := v_completed + 1;
                 CONTINUE WHEN u.special IS NOT TRUE;
             END IF;
-            SELECT (x).* INTO r FROM sickbay.lease y, unnest(y.rows) x WHERE y.claim = l.claim AND x.id = u.id;
+            r := u.message;
             PERFORM sickbay.apply(
                 p_now, q, r, l.epoch, l.claim, CASE WHEN u.act = 7 THEN '' ELSE l.worker END,
                 CASE WHEN u.act = 7 THEN p_now ELSE l.claimed_at END, u.act::smallint,
@@ -297,7 +301,7 @@ DECLARE
 BEGIN
     SELECT array_agg(u.id ORDER BY u.ord), array_agg(u.until ORDER BY u.ord) INTO v_ids, v_untils
     FROM sickbay.lease l, unnest(l.ids, l.untils) WITH ORDINALITY u(id, until, ord)
-    WHERE l.claim = p_claim AND u.id <> ALL (p_gone);
+    WHERE l.claim = p_claim AND NOT EXISTS (SELECT 1 FROM unnest(p_gone) g(id) WHERE g.id = u.id);
     IF v_ids IS NULL THEN
         DELETE FROM sickbay.lease WHERE claim = p_claim;
     ELSIF v_untils[1] IS NULL THEN

@@ -110,3 +110,42 @@ fn a_server_that_is_stopped_at_once_again_and_again_loses_nothing() {
         assert!(done.is_subset(&pushed) && done.len() as u64 <= stats.completed);
     });
 }
+
+/// A store with the queue `q` in this server.
+async fn open(address: &str) -> PostgresStore {
+    let options = PostgresOptions::default().connections(3);
+    PostgresStore::migrate(address, &options).await.unwrap();
+    let store = PostgresStore::connect(address, options).await.unwrap();
+    store.define_queue(&queue(), QueuePolicy::default()).await.unwrap();
+    store
+}
+
+#[test]
+fn a_standby_that_takes_over_begins_a_new_epoch_and_loses_nothing_that_it_has() {
+    let mut cluster = Cluster::start();
+    block(async {
+        let before = open(&cluster.address()).await;
+        before.push((0..10).map(|n| message(n.to_string())).collect()).await.unwrap();
+        let first = Exchange::claim(claim(before.process(), 4));
+        let held = before.exchange(first).await.unwrap().deliveries;
+        let standby = cluster.standby();
+        // The standby may never hear of this one: its number is given again.
+        let lost = before.exchange(Exchange::claim(claim(before.process(), 3))).await.unwrap().deliveries;
+        cluster.crash();
+        let client = super::connect(&standby.address()).await;
+        client.execute("SELECT pg_promote(true)", &[]).await.unwrap();
+        let after = open(&standby.address()).await;
+        let tokens = held.iter().chain(&lost).map(|delivery| Settlement::complete(delivery.token()));
+        let exchange = Exchange { settlements: tokens.collect(), claim: Some(claim(after.process(), 20)) };
+        let exchanged = after.exchange(exchange).await.unwrap();
+        assert!(exchanged.settled.iter().all(|settled| *settled == Settled::LeaseLost));
+        assert_eq!(exchanged.deliveries.len(), 10);
+        let epochs = |deliveries: &[sickbay_core::Delivery]| deliveries[0].token().epoch;
+        assert!(epochs(&exchanged.deliveries) > epochs(&held));
+        // Once: nothing has happened since.
+        after.sweep().await.unwrap();
+        let done = exchanged.deliveries.iter().map(|delivery| Settlement::complete(delivery.token()));
+        let settled = after.exchange(Exchange::settle(done.collect())).await.unwrap().settled;
+        assert!(settled.iter().all(|settled| *settled == Settled::Applied));
+    });
+}
