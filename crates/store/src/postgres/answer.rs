@@ -39,7 +39,9 @@ impl Answer {
         let Some(claim) = claim else { return Ok(answer) };
         let now: i64 = column(head, "now")?;
         let ends_at = column::<Option<i64>>(head, "expires_at")?.map(Timestamp::from_millis);
+        let walked: Option<i64> = column(head, "walked")?;
         let (Some(number), Some(expires_at)) = (column::<Option<i64>>(head, "claim")?, ends_at) else {
+            answer.reached = walked.map(|walked| (Walk { now, walked, full: false }, End::default()));
             answer.again_in = ends_at.map(|next| next.since(Timestamp::from_millis(now)));
             return Ok(answer);
         };
@@ -50,7 +52,6 @@ impl Answer {
             expires_at,
             at: At::of(head)?,
         };
-        let walked: Option<i64> = column(head, "walked")?;
         let full = rows.len() >= claim.max as usize;
         let given: Result<Vec<_>, _> = rows.iter().map(|row| lease.delivery(row, &claim.queue)).collect();
         let mut given = given?;

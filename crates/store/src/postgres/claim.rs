@@ -90,6 +90,8 @@ impl Inner {
             self.floors.forget();
         } else if let (Some(queue), Some((walk, last))) = (wish.queue, answer.reached) {
             self.floors.learn(queue, wish.begun.clone(), walk, last);
+        } else if let Some(queue) = wish.queue {
+            self.floors.forget_queue(queue);
         }
     }
 

@@ -16,9 +16,11 @@ use super::settle::Nothing;
 /// Priorities that there are.
 const RANKS: usize = 10;
 /// A push that commits so long after it was stamped is still found at once.
-const MARGIN_MS: i64 = 500;
+const MARGIN_MS: i64 = 100;
 /// A look from the very front may cost one part in so many of all the time.
 const SHARE: i64 = 20;
+/// Who was idle for so long looks from the very front in any case.
+const IDLE_MS: i64 = 1000;
 
 /// What claims on one queue have reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +30,12 @@ pub(super) struct Floor {
     pub(super) ids: Vec<i64>,
     /// When that was.
     pub(super) since: i64,
-    /// From then on a claim looks from the very front.
-    pub(super) until: i64,
+    /// From then on one claim looks from the very front.
+    until: i64,
+    /// And from then on every claim.
+    idle_until: i64,
+    /// One does so now.
+    walking: bool,
 }
 
 /// What a claim said about its way.
@@ -43,7 +49,7 @@ pub(super) struct Walk {
 }
 
 /// Where a delivery lay.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct End {
     pub(super) rank: i16,
     pub(super) due: i64,
@@ -77,16 +83,30 @@ impl Floors {
 
     /// Where a claim on this queue begins, and what to hand back with its answer.
     pub(super) fn of(&self, queue: &str) -> (Option<Floor>, u64) {
-        let known = self.known();
-        (known.queues.get(queue).cloned(), known.forgotten)
+        let mut known = self.known();
+        let forgotten = known.forgotten;
+        let Some(floor) = known.queues.get_mut(queue) else { return (None, forgotten) };
+        if floor.since >= floor.until && !floor.walking {
+            floor.walking = true;
+            return (None, forgotten);
+        }
+        (Some(floor.clone()), forgotten)
+    }
+
+    /// A claim on this queue was answered that says nothing about where the next one can begin.
+    pub(super) fn forget_queue(&self, queue: &str) {
+        self.known().queues.remove(queue);
     }
 
     /// A claim was answered that began at `floor`; `last` is the last that it got.
     pub(super) fn learn(&self, queue: &str, begun: (Option<Floor>, u64), walk: Walk, last: End) {
         let (floor, forgotten) = begun;
         let mut known = self.known();
-        if known.forgotten == forgotten {
-            let reached = Floor::reached(floor.filter(|_| walk.walked == 0), walk, last);
+        let walking = known.queues.get(queue).is_some_and(|known| known.walking);
+        let newer = known.queues.get(queue).is_none_or(|known| known.since <= walk.now);
+        if known.forgotten == forgotten && (newer || walk.walked > 0) {
+            let mut reached = Floor::reached(floor.filter(|_| walk.walked == 0), walk, last);
+            reached.walking = walking && walk.walked == 0;
             known.queues.insert(queue.to_owned(), reached);
         }
     }
@@ -99,8 +119,11 @@ impl Floor {
             ids: vec![0; RANKS],
             since: walk.now,
             until: walk.now.saturating_add((walk.walked.saturating_mul(SHARE) / 1000).max(1)),
+            idle_until: 0,
+            walking: false,
         });
         floor.since = walk.now;
+        floor.idle_until = floor.until.max(walk.now).saturating_add(IDLE_MS);
         let edge = walk.now.saturating_sub(MARGIN_MS);
         // What is due and before the last one is taken; behind that one nobody has looked.
         let last = Some(last).filter(|_| walk.full);
@@ -119,7 +142,7 @@ impl Floor {
             (&self.dues, Type::INT8_ARRAY),
             (&self.ids, Type::INT8_ARRAY),
             (&self.since, Type::INT8),
-            (&self.until, Type::INT8),
+            (&self.idle_until, Type::INT8),
         ]
     }
 

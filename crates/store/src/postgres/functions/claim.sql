@@ -183,12 +183,13 @@ BEGIN
     RETURN v_chosen;
 END $$;
 
--- When time alone makes something claimable next; none if nothing waits for its time.
-CREATE OR REPLACE FUNCTION sickbay.next_event(p_queue integer) RETURNS bigint LANGUAGE sql VOLATILE
+-- When time alone makes something claimable next, after a claim that found nothing; none if nothing waits for its time.
+CREATE OR REPLACE FUNCTION sickbay.next_event(p_now bigint, p_queue integer) RETURNS bigint LANGUAGE sql VOLATILE
 SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
     SELECT least(
         (SELECT min(w.due_at) FROM generate_series(0, 3) l, generate_series(0, 9) r, LATERAL (
             SELECT x.due_at FROM sickbay.waiting x WHERE x.queue = p_queue AND x.lane = l AND x.lane <> 1 AND x.rank = r
+                AND x.due_at > CASE WHEN l = 0 THEN p_now ELSE -9223372036854775808 END
             ORDER BY x.due_at, x.id LIMIT 1) w),
         (SELECT l.until FROM sickbay.lease l ORDER BY l.until LIMIT 1))
 $$;
@@ -251,7 +252,7 @@ BEGIN
         v_floored := p_floor_dues IS NOT NULL AND NOT low AND v_now >= p_floor_since AND v_now < p_floor_until;
         SELECT (SELECT p.last FROM sickbay.presence p WHERE p.process = p_process AND p.queue = q.no) AS last,
                EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.until <= v_now
-                       AND l.until > CASE WHEN v_floored THEN p_floor_since - 500 ELSE -1 END) AS expired,
+                       AND l.until > CASE WHEN v_floored THEN p_floor_since - 100 ELSE -1 END) AS expired,
                (SELECT m.value FROM sickbay.meta m WHERE m.name = 'epoch') AS epoch,
                EXISTS (SELECT 1 FROM sickbay.type_gate g WHERE g.queue = q.no) AS gated
         INTO v_facts;
@@ -284,12 +285,13 @@ BEGIN
                 EXIT WHEN v_tids IS NOT NULL OR NOT v_floored;
                 v_floored := false;
             END LOOP;
-            IF v_tids IS NULL THEN
-                expires_at := sickbay.next_event(q.no);
-                EXIT look;
-            END IF;
             walked := CASE WHEN v_special THEN NULL WHEN v_floored THEN 0
                            ELSE 1 + 1000000 * extract(epoch FROM clock_timestamp() - v_began) END;
+            IF v_tids IS NULL THEN
+                -- After a long way all that was there at its beginning may be gone, and other things have come.
+                expires_at := CASE WHEN walked > 5000 THEN v_now ELSE sickbay.next_event(v_now, q.no) END;
+                EXIT look;
+            END IF;
         END IF;
         IF v_special THEN
             v_tids := NULL;
