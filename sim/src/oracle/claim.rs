@@ -30,6 +30,7 @@ impl Oracle {
         let probed = |gate: &TypeGate| matches!(gate, TypeGate::Probing { .. });
         let probing = self.lines.iter().any(|line| line.gates.values().any(probed));
         self.put_off.clear();
+        self.keys_taken.clear();
         let (mut expected, freed) = self.handed_out(queue, claim);
         if probing {
             self.doubt();
@@ -143,6 +144,12 @@ impl Oracle {
     /// store, as long as it can be claimed.
     fn hand_out_instead(&mut self, expected: &[u64], seen: &[u64], claim: &Claim) -> Vec<u64> {
         expected.iter().for_each(|id| self.take_back(*id));
+        for (at, before) in std::mem::take(&mut self.keys_taken).into_iter().rev() {
+            match before {
+                Some(owner) => drop(self.keys.insert(at, owner)),
+                None => drop(self.keys.remove(&at)),
+            }
+        }
         self.doubt();
         let mut streams = Vec::new();
         let mut given = Vec::new();
@@ -150,7 +157,7 @@ impl Oracle {
             let Some(entry) = self.entries.get(id) else { continue };
             let stream = entry.stream;
             let follows = stream.is_some() && streams.contains(&stream) && entry.is_waiting();
-            if follows || self.is_eligible(*id, entry) {
+            if (follows || self.is_eligible(*id, entry)) && self.key_lets_through(*id) {
                 streams.push(stream);
                 self.lease(*id, claim);
                 given.push(*id);
@@ -246,11 +253,31 @@ impl Oracle {
                     self.complete(id);
                     return false;
                 }
-                None => drop(self.keys.insert((queue, key), KeyOwner { id, done_until: None })),
+                None => self.take_key(queue, key, id),
             }
         }
         self.lease(id, claim);
         true
+    }
+
+    fn take_key(&mut self, queue: usize, key: usize, id: u64) {
+        let before = self.keys.insert((queue, key), KeyOwner { id, done_until: None });
+        self.keys_taken.push(((queue, key), before));
+    }
+
+    /// True if the message may be handed out for all that its key says; then the key is its own.
+    fn key_lets_through(&mut self, id: u64) -> bool {
+        let Some((queue, key)) = self.entries.get(&id).and_then(|entry| Some((entry.queue, entry.key?)))
+        else {
+            return true;
+        };
+        match self.key_stands(queue, key) {
+            Some((owner, done)) => owner == id && !done,
+            None => {
+                self.take_key(queue, key, id);
+                true
+            }
+        }
     }
 
     fn lease(&mut self, id: u64, claim: &Claim) {

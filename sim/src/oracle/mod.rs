@@ -105,6 +105,8 @@ pub struct Oracle {
     pub(crate) deliveries: u64,
     /// Messages that the last claim put off because of their keys, and when they were due before.
     put_off: Vec<(u64, i64)>,
+    /// Keys that the last claim gave to messages, and who had them before.
+    keys_taken: Vec<((usize, usize), Option<KeyOwner>)>,
     /// Deliveries whose handlers failed.
     failing: Vec<sickbay_core::LeaseToken>,
     violation: Option<Violation>,
