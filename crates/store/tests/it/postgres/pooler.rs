@@ -30,16 +30,20 @@ impl Pooler {
         let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
         let folder = std::env::temp_dir().join(format!("sickbay-pooler-{}-{port}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
-        let password = String::from_utf8_lossy(config.get_password().unwrap_or_default()).into_owned();
+        let user = config.get_user().unwrap_or("postgres");
+        let password = config.get_password().map(String::from_utf8_lossy);
+        let password = password.map_or_else(String::new, |password| format!(" password={password}"));
         let ini = format!(
-            "[databases]\npostgres = host=127.0.0.1 port={} user=postgres password={password}\n[pgbouncer]\n\
+            "[databases]\npostgres = host=127.0.0.1 port={} user={user}{password}\n[pgbouncer]\n\
             listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = any\n\
             pool_mode = transaction\ndefault_pool_size = 2\nmax_client_conn = 50\n",
             config.get_ports()[0]
         );
         let path = folder.join("pooler.ini");
         std::fs::write(&path, ini).unwrap();
-        let script = r#"exec 3<&0; "$@" </dev/null 3<&- & p=$!; read -r stop <&3; kill $p; wait $p"#;
+        // It ends with the pooler, or the pooler with our end of the pipe.
+        let script = r#"exec 3<&0; "$@" </dev/null 3<&- & p=$!
+            { read -r stop; kill $p; } <&3 >/dev/null 2>&1 & exec 3<&-; wait $p"#;
         let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"]
             .into_iter()
             .find(|path| PathBuf::from(path).exists());
