@@ -40,6 +40,8 @@ struct Promised {
     answers: AtomicU64,
     refused: AtomicU64,
     stop: AtomicBool,
+    /// Producers that may still push.
+    producing: AtomicU64,
 }
 
 impl Promised {
@@ -61,6 +63,7 @@ pub fn crashes(cycles: u64) -> Result<Crashes> {
         anyhow::Ok(store)
     })?;
     let mut running = Vec::new();
+    promised.producing.store(PRODUCERS, Ordering::SeqCst);
     for number in 0..PRODUCERS {
         running.push(runtime.spawn(produce(store.clone(), promised.clone(), number)));
     }
@@ -122,6 +125,7 @@ async fn produce(store: PostgresStore, promised: Arc<Promised>, producer: u64) -
         known.extend(pushed.iter().map(|one| one.id()));
         promised.answers.fetch_add(1, Ordering::SeqCst);
     }
+    promised.producing.fetch_sub(1, Ordering::SeqCst);
     Ok(())
 }
 
@@ -152,7 +156,7 @@ async fn consume(store: PostgresStore, promised: Arc<Promised>) -> Result<()> {
                 held.clear();
             }
         }
-        if settlements.is_empty() && promised.stop.load(Ordering::SeqCst) {
+        if settlements.is_empty() && promised.producing.load(Ordering::SeqCst) == 0 {
             let stats = store.stats(&queue()?).await;
             if stats.is_ok_and(|stats| stats.pending + stats.active == 0) {
                 return Ok(());

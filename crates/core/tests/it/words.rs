@@ -1,5 +1,6 @@
 //! The small words that everything else is said in: counts, names, times, texts.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use sickbay_core::classify::RawError;
@@ -8,6 +9,7 @@ use sickbay_core::id::IdPrefix;
 use sickbay_core::message::Status;
 use sickbay_core::policy::RetryPolicy;
 use sickbay_core::port::{Claim, Exchange, ORIGIN_WINDOW, ProcessId};
+use sickbay_core::record::RecordKind;
 use sickbay_core::stats::QueueStats;
 use sickbay_core::text::{ERROR_BYTES_MAX, OUTPUT_BYTES_MAX, clean_error, clean_output, cleaned_error};
 use sickbay_core::verdict::Effect;
@@ -207,4 +209,25 @@ fn the_longest_name_is_as_long_as_it_says() {
     let limit = (1..10_000).take_while(|length| longest(*length).is_ok()).last().unwrap();
     let refused = longest(limit + 1).unwrap_err().to_string();
     assert!(refused.contains(&format!("at most {limit} are allowed")), "{refused}");
+}
+
+#[test]
+fn why_something_was_set_aside_is_found_by_the_word_that_people_see() {
+    for known in SetAside::ALL {
+        assert_eq!(SetAside::from_word(known.as_str()), Some(known));
+    }
+    assert_eq!(SetAside::from_word("because"), None);
+}
+
+#[test]
+fn kinds_of_records_follow_each_other_to_the_last_and_each_has_a_word_of_its_own() {
+    let mut seen = vec![RecordKind::ALL[0]];
+    while let Some(next) = seen[seen.len() - 1].next() {
+        seen.push(next);
+        assert!(seen.len() <= RecordKind::ALL.len(), "{seen:?}");
+    }
+    assert_eq!(seen, RecordKind::ALL);
+    let words: BTreeSet<&str> = seen.iter().map(|kind| kind.as_str()).collect();
+    assert_eq!(words.len(), seen.len());
+    assert!(words.contains("dead letters") && words.iter().all(|word| word.ends_with('s')), "{words:?}");
 }

@@ -1,6 +1,7 @@
 //! Idempotency keys (rules 4 to 6, A10).
 
-use sickbay_core::port::Pushed;
+use sickbay_core::port::{Exchange, Pushed, Renewal};
+use sickbay_core::settlement::Settled;
 use sickbay_core::{Failure, QueuePolicy, Settlement};
 
 use super::bench::{Bench, good, key, message, queue, retrying, seconds};
@@ -48,6 +49,51 @@ pub async fn a_key_is_done_from_completion_until_its_window_has_passed(f: &mut d
     assert!(is_done(&bench).await);
     bench.advance(1).await;
     assert!(!is_done(&bench).await);
+}
+
+/// Rules 5 and 13: many are settled at once, of several kinds, one of them too late.
+pub async fn of_many_settled_at_once_the_keys_of_those_that_took_effect_are_done(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let messages = [("a", Some("k1")), ("b", Some("k2")), ("c", None), ("d", Some("k3"))];
+    let keyed = |(text, name): (&'static str, Option<&str>)| match name {
+        Some(name) => message(text).key(key(name)),
+        None => message(text),
+    };
+    bench.push_all(messages.into_iter().map(keyed).collect()).await;
+    let held = bench.lease(4).await;
+    let kept = [0, 2, 3].map(|at| held[at].token()).to_vec();
+    assert!(good(bench.store().renew(Renewal { tokens: kept, lease: seconds(600) }).await).is_empty());
+    bench.advance(60).await;
+    let all = held.iter().map(|delivery| Settlement::complete(delivery.token())).collect();
+    let settled = good(bench.store().exchange(Exchange::settle(all)).await).settled;
+    let lost = |settled: &Settled| *settled == Settled::LeaseLost;
+    assert_eq!(settled.iter().map(lost).collect::<Vec<_>>(), [false, true, false, false]);
+    for (name, done) in [("k1", true), ("k2", false), ("k3", true)] {
+        assert_eq!(good(bench.store().is_done(&queue("q"), &key(name)).await), done, "{name}");
+        let again = bench.push_all(vec![message("again").key(key(name))]).await;
+        assert!(matches!(again[0], Pushed::Duplicate(_)), "{name}");
+    }
+}
+
+/// Rule 4: some of a batch are new, some are known, some are known since this very batch.
+pub async fn a_batch_may_mix_new_keys_with_known_ones(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let known = bench.push(message("known").key(key("k2"))).await;
+    let batch = vec![
+        message("a").key(key("k3")),
+        message("b").key(key("k2")),
+        message("c"),
+        message("d").key(key("k1")),
+        message("e").key(key("k3")),
+    ];
+    let pushed = bench.push_all(batch).await;
+    assert_eq!(pushed[1], Pushed::Duplicate(known));
+    assert_eq!(pushed[4], Pushed::Duplicate(pushed[0].id()));
+    let new = [pushed[0], pushed[2], pushed[3]];
+    assert!(new.iter().all(|pushed| matches!(pushed, Pushed::New(_))), "{new:?}");
+    assert!(new.is_sorted_by_key(|pushed| pushed.id()), "{new:?}");
+    let order: Vec<_> = bench.lease(10).await.into_iter().map(|d| d.message.payload).collect();
+    assert_eq!(order, ["known", "a", "c", "d"]);
 }
 
 /// Rule 5.
@@ -110,12 +156,12 @@ pub async fn effect_key_and_acknowledgement_commit_together_or_not_at_all(f: &mu
     let mut settlement = Settlement::complete(delivery.token());
     settlement.effect = Some(bench.f.effect("fail"));
     let answer = bench.settle(settlement).await;
-    assert!(matches!(answer, sickbay_core::settlement::Settled::EffectFailed { .. }), "{answer:?}");
+    assert!(matches!(answer, Settled::EffectFailed { .. }), "{answer:?}");
     assert!(bench.f.effects().is_empty());
     assert!(!good(bench.store().is_done(&queue("q"), &key("k")).await));
     let mut settlement = Settlement::complete(delivery.token());
     settlement.effect = Some(bench.f.effect("row"));
-    assert_eq!(bench.settle(settlement).await, sickbay_core::settlement::Settled::Applied);
+    assert_eq!(bench.settle(settlement).await, Settled::Applied);
     assert_eq!(bench.f.effects(), ["row"]);
     assert!(good(bench.store().is_done(&queue("q"), &key("k")).await));
 }

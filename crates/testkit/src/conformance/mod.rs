@@ -39,6 +39,8 @@ macro_rules! conformance {
                 a_key_stands_while_its_owner_waits_for_a_retry
                 a_window_of_zero_forgets_a_key_at_once
                 a_key_is_done_from_completion_until_its_window_has_passed
+                of_many_settled_at_once_the_keys_of_those_that_took_effect_are_done
+                a_batch_may_mix_new_keys_with_known_ones
                 a_done_key_survives_a_crash
                 a_replayed_message_whose_key_is_done_is_completed_unrun
                 a_message_that_waits_for_its_key_costs_the_claim_nothing

@@ -24,7 +24,7 @@ CREATE OR REPLACE FUNCTION sickbay.push_all(
     p_now bigint, p_queues text[], p_payloads bytea[], p_types text[], p_streams text[], p_keys text[],
     p_ranks smallint[], p_delays bigint[], p_deadlines bigint[], p_headers bytea[], p_checksums bigint[],
     p_stages integer[]
-) RETURNS TABLE (id bigint, duplicate boolean) LANGUAGE plpgsql SET jit = off
+) RETURNS TABLE (id bigint, duplicate boolean) LANGUAGE plpgsql SET jit = off SET enable_seqscan = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_now bigint := sickbay.time_now(p_now);
@@ -32,7 +32,6 @@ DECLARE
     v_queue integer;
     v_queues integer[];
     v_ids bigint[] := '{}';
-    v_owner bigint;
     v_gated boolean;
     v_fresh boolean[];
     s record;
@@ -71,18 +70,28 @@ BEGIN
         END LOOP;
     END IF;
     IF p_keys IS NOT NULL THEN
-        PERFORM sickbay.key_owner(u.queue, u.key, v_now)
-        FROM (SELECT DISTINCT v.queue, v.key FROM unnest(v_queues, p_keys) v(queue, key)
-              WHERE v.key IS NOT NULL ORDER BY 1, 2) u;
-        FOR i IN 1..v_count LOOP
-            v_owner := CASE WHEN p_keys[i] IS NOT NULL THEN sickbay.key_owner(v_queues[i], p_keys[i], v_now) END;
-            v_fresh[i] := v_owner IS NULL;
-            v_ids[i] := coalesce(v_owner, nextval('sickbay.message_number'));
-            IF p_keys[i] IS NOT NULL AND v_owner IS NULL THEN
-                UPDATE sickbay.key k SET owner = v_ids[i], state = 0, done_until = NULL
-                WHERE k.queue = v_queues[i] AND k.key = p_keys[i];
-            END IF;
-        END LOOP;
+        WITH locked AS (
+            INSERT INTO sickbay.key AS k (queue, key, owner, state)
+            SELECT DISTINCT v.queue, v.key, 0, 2 FROM unnest(v_queues, p_keys) v(queue, key)
+            WHERE v.key IS NOT NULL ORDER BY 1, 2
+            ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE SET owner = k.owner
+            RETURNING k.queue, k.key, CASE WHEN k.state = 0 OR k.state = 1 AND k.done_until > v_now THEN k.owner END AS owner
+        ), message AS MATERIALIZED (
+            SELECT u.ord, u.queue, u.key, l.owner,
+                   u.key IS NULL OR l.owner IS NULL AND u.ord = min(u.ord) OVER (PARTITION BY u.queue, u.key) AS fresh
+            FROM unnest(v_queues, p_keys) WITH ORDINALITY u(queue, key, ord)
+            LEFT JOIN locked l ON l.queue = u.queue AND l.key = u.key
+        ), numbered AS MATERIALIZED (
+            SELECT o.ord, o.queue, o.key, nextval('sickbay.message_number') AS id
+            FROM (SELECT m.ord, m.queue, m.key FROM message m WHERE m.fresh ORDER BY m.ord) o
+        )
+        SELECT array_agg(coalesce(n.id, m.owner, f.id) ORDER BY m.ord), array_agg(m.fresh ORDER BY m.ord)
+        INTO v_ids, v_fresh
+        FROM message m LEFT JOIN numbered n ON n.ord = m.ord
+        LEFT JOIN numbered f ON NOT m.fresh AND m.owner IS NULL AND f.queue = m.queue AND f.key = m.key;
+        UPDATE sickbay.key k SET owner = u.id, state = 0, done_until = NULL
+        FROM unnest(v_queues, p_keys, v_ids, v_fresh) u(queue, key, id, fresh)
+        WHERE u.fresh AND k.queue = u.queue AND k.key = u.key;
     ELSE
         v_ids := ARRAY(SELECT nextval('sickbay.message_number') FROM generate_series(1, v_count));
     END IF;

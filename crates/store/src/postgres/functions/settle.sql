@@ -168,11 +168,14 @@ BEGIN
     RETURN v_answers;
 END $$;
 
--- Completes deliveries that leave nothing behind but their leases; none if any of them leaves more. The numbers are in
--- order and each there once.
+-- Completes deliveries that leave nothing behind but their leases and keys; none if any of them leaves more. The numbers
+-- are in order and each there once.
 CREATE OR REPLACE FUNCTION sickbay.settle_plain(p_now bigint, p_epochs bigint[], p_claims bigint[], p_ids bigint[])
 RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off SET jit = off
 SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    v_answers smallint[];
+    v_left record;
 BEGIN
     IF cardinality(p_claims) = 1 THEN
         -- A whole batch is done: the common case.
@@ -194,10 +197,60 @@ BEGIN
     PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
     IF EXISTS (
         SELECT 1 FROM sickbay.lease y JOIN sickbay.queue z ON z.no = y.queue
-        WHERE y.claim = ANY (p_claims) AND (y.special IS NOT NULL OR z.keep_completed > 0)) THEN
+        WHERE y.claim IN (SELECT DISTINCT unnest(p_claims)) AND z.keep_completed > 0) THEN
         RETURN NULL;
     END IF;
-    RETURN sickbay.complete_plain(p_now, p_epochs, p_claims, p_ids);
+    SELECT * INTO v_left FROM sickbay.left_behind(p_claims, p_ids);
+    IF v_left.more THEN
+        RETURN NULL;
+    END IF;
+    v_answers := sickbay.complete_plain(p_now, p_epochs, p_claims, p_ids);
+    IF v_left.keys IS NOT NULL AND 1 = ANY (v_answers) THEN
+        -- Some came too late.
+        SELECT array_agg(u.queue ORDER BY u.ord) AS queues, array_agg(u.key ORDER BY u.ord) AS keys,
+               array_agg(u.owner ORDER BY u.ord) AS owners
+        INTO v_left
+        FROM unnest(v_left.queues, v_left.keys, v_left.owners) WITH ORDINALITY u(queue, key, owner, ord)
+        JOIN unnest(p_ids, v_answers) a(id, answer) ON a.id = u.owner AND a.answer = 0;
+    END IF;
+    IF v_left.keys IS NOT NULL THEN
+        PERFORM sickbay.end_keys(p_now, v_left.queues, v_left.keys, v_left.owners);
+    END IF;
+    RETURN v_answers;
+END $$;
+
+-- What the leases of these claims hold of these messages that leaves more behind than its lease: its keys, and whether
+-- there is anything else. Both lists are long, so they are never compared one by one.
+CREATE OR REPLACE FUNCTION sickbay.left_behind(
+    p_claims bigint[], p_ids bigint[], OUT more boolean, OUT queues integer[], OUT keys text[], OUT owners bigint[]
+) LANGUAGE plpgsql SET enable_seqscan = off SET enable_nestloop = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    SELECT bool_or(x.stream IS NOT NULL OR x.traces), array_agg(x.queue ORDER BY x.queue, x.key),
+           array_agg(x.key ORDER BY x.queue, x.key), array_agg(x.id ORDER BY x.queue, x.key)
+    INTO more, queues, keys, owners
+    FROM sickbay.lease y, unnest(y.rows) x
+    WHERE y.claim = ANY (p_claims) AND y.special IS NOT NULL AND x.id IN (SELECT unnest(p_ids))
+        AND (x.key IS NOT NULL OR x.stream IS NOT NULL OR x.traces);
+END $$;
+
+-- The keys of messages that are done, in order: they are known for a while, or free at once.
+CREATE OR REPLACE FUNCTION sickbay.end_keys(p_now bigint, p_queues integer[], p_keys text[], p_owners bigint[])
+RETURNS void LANGUAGE plpgsql SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+    q record;
+BEGIN
+    FOR q IN SELECT z.no, z.key_window FROM sickbay.queue z WHERE z.no IN (SELECT DISTINCT unnest(p_queues)) ORDER BY z.no LOOP
+        IF q.key_window > 0 THEN
+            UPDATE sickbay.key k SET state = 1, done_until = sickbay.time_after(p_now, q.key_window)
+            FROM unnest(p_queues, p_keys, p_owners) u(queue, key, owner)
+            WHERE u.queue = q.no AND k.queue = q.no AND k.key = u.key AND k.owner = u.owner;
+        ELSE
+            DELETE FROM sickbay.key k USING unnest(p_queues, p_keys, p_owners) u(queue, key, owner)
+            WHERE u.queue = q.no AND k.queue = q.no AND k.key = u.key AND k.owner = u.owner;
+        END IF;
+    END LOOP;
 END $$;
 
 -- Settles deliveries: one array a column, or one claim and epoch for all. All of them are complete where `p_acts` is none.

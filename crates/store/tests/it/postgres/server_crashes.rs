@@ -23,6 +23,8 @@ struct Promised {
     done: Mutex<BTreeSet<MessageId>>,
     answers: AtomicU64,
     stop: AtomicBool,
+    /// Nothing more is pushed.
+    all: AtomicBool,
 }
 
 /// Pushes with keys until it is told to stop; tries again what may not have been done.
@@ -65,7 +67,7 @@ async fn consume(store: PostgresStore, promised: Arc<Promised>) {
                 held.clear();
             }
         }
-        if settlements.is_empty() && promised.stop.load(Ordering::SeqCst) {
+        if settlements.is_empty() && promised.all.load(Ordering::SeqCst) {
             let stats = store.stats(&queue()).await;
             if stats.is_ok_and(|stats| stats.pending + stats.active == 0) {
                 return;
@@ -99,6 +101,7 @@ fn a_server_that_is_stopped_at_once_again_and_again_loses_nothing() {
     promised.stop.store(true, Ordering::SeqCst);
     block(async {
         producing.await.unwrap();
+        promised.all.store(true, Ordering::SeqCst);
         for one in consuming {
             one.await.unwrap();
         }
