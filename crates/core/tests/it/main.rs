@@ -5,6 +5,7 @@ mod classify;
 mod decide;
 mod errors;
 mod gate;
+mod records;
 mod retry;
 mod signature;
 mod words;
