@@ -18,7 +18,7 @@ Usage: sickbay-sim schedules [--seeds N] [--steps N] [--seed S] [--store memory|
        sickbay-sim all [--seeds N] [--steps N] [--json]
        sickbay-sim replay DIR
        sickbay-sim trace FILE [--store memory|sqlite]
-       sickbay-sim soak [--minutes N | --seconds N] [--seed S] [--json]";
+       sickbay-sim soak [--minutes N | --seconds N] [--seed S] [--trace CHUNK] [--json]";
 
 /// Arguments by name.
 struct Arguments(Vec<String>);
@@ -157,7 +157,9 @@ fn soaked(arguments: &Arguments) -> Result<ExitCode> {
     let minutes = arguments.number("--minutes")?.map(|minutes| minutes * 60);
     let seconds = arguments.number("--seconds")?.or(minutes).unwrap_or(60);
     let chunks = arguments.number("--chunks")?.unwrap_or(u64::MAX);
-    let done = soak(arguments.number("--seed")?.unwrap_or(1), Duration::from_secs(seconds), chunks)?;
+    let seed = arguments.number("--seed")?.unwrap_or(1);
+    let traced = arguments.number("--trace")?.unwrap_or(u64::MAX);
+    let done = soak(seed, Duration::from_secs(seconds), chunks, traced)?;
     print(arguments, &done.json())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use crate::generate::script;
 use crate::oracle::Violation;
 use crate::run::now;
 use crate::stores::Kind;
-use crate::world::World;
+use crate::world::{Changes, World};
 
 /// Steps between two measurements.
 const CHUNK: usize = 2000;
@@ -78,16 +78,21 @@ fn flat(what: &str, sizes: &[u64]) -> Result<()> {
 }
 
 /// Soaks for so long, or for so many chunks if that comes first. Each chunk of steps has another character; the
-/// store stays the same.
-pub fn soak(seed: u64, time: Duration, chunks_max: u64) -> Result<Soaked> {
+/// store stays the same. From chunk `traced` on it tells what every step changes.
+pub fn soak(seed: u64, time: Duration, chunks_max: u64, traced: u64) -> Result<Soaked> {
     let started = now();
     let mut world = World::new(Kind::Sqlite);
     let mut soaked = Soaked::default();
     let mut chunk = 0;
+    let mut changes = Changes::default();
     while (started.elapsed() < time && chunk < chunks_max) || soaked.samples.len() < 6 {
         let steps = script(seed.wrapping_add(chunk), CHUNK);
         for (at, step) in steps.iter().enumerate() {
             world.step(at + 1, step);
+            if chunk >= traced {
+                eprintln!("{chunk}.{at}: {step}");
+                changes.since_last(&mut world, &mut |line| eprintln!("{line}"));
+            }
             if let Some(violation) = world.violation() {
                 return Err(shown(&mut world, chunk, &steps[..=at], &violation));
             }

@@ -95,18 +95,11 @@ pub fn run(kind: Kind, looks: Looks, script: &[Command]) -> Result<Done, Failed>
 pub fn trace(kind: Kind, script: &[Command], mut tell: impl FnMut(String)) -> Option<Violation> {
     let mut world = World::new(kind);
     world.looks = Looks::Always;
-    let mut before: BTreeMap<u64, String> = BTreeMap::new();
+    let mut changes = Changes::default();
     for (at, command) in script.iter().enumerate() {
         world.step(at, command);
         tell(format!("{at}: {command}"));
-        let after = world.oracle().tell();
-        for (id, text) in after.iter().filter(|(id, text)| before.get(id) != Some(text)) {
-            tell(format!("      {id}: {text}"));
-        }
-        for id in before.keys().filter(|id| !after.contains_key(id)) {
-            tell(format!("      {id}: gone"));
-        }
-        before = after;
+        changes.since_last(&mut world, &mut tell);
         if let Some(violation) = world.violation() {
             tell(format!("{}: {}", violation.invariant, violation.text));
             return Some(violation);
@@ -120,6 +113,26 @@ pub fn trace(kind: Kind, script: &[Command], mut tell: impl FnMut(String)) -> Op
             .map_or("nothing is wrong".to_owned(), |v| format!("at the end: {}: {}", v.invariant, v.text)),
     );
     violation
+}
+
+/// What the oracle knew after the last step.
+#[derive(Default)]
+pub(crate) struct Changes {
+    before: BTreeMap<u64, String>,
+}
+
+impl Changes {
+    /// Tells which messages have changed since then, and how.
+    pub(crate) fn since_last(&mut self, world: &mut World, tell: &mut impl FnMut(String)) {
+        let after = world.oracle().tell();
+        for (id, text) in after.iter().filter(|(id, text)| self.before.get(id) != Some(text)) {
+            tell(format!("      {id}: {text}"));
+        }
+        for id in self.before.keys().filter(|id| !after.contains_key(id)) {
+            tell(format!("      {id}: gone"));
+        }
+        self.before = after;
+    }
 }
 
 impl World {

@@ -63,7 +63,7 @@ fn a_step_that_does_not_exist_is_refused_and_not_passed_over() {
 
 #[test]
 fn a_short_soak_loses_nothing_and_stays_flat() {
-    let soaked = soak(1, Duration::from_secs(1), u64::MAX).unwrap();
+    let soaked = soak(1, Duration::from_secs(1), u64::MAX, u64::MAX).unwrap();
     assert!(soaked.messages > 100 && soaked.samples.len() >= 6, "{soaked:?}");
 }
 
