@@ -57,6 +57,14 @@ impl Tx<'_> {
                 skips = gathered.skips;
                 self.gather(queue_no, claim.max, &mut gathered)?;
             }
+            // Or for a suspect.
+            if gathered.taken.is_empty()
+                && gathered.skips > 0
+                && !busy
+                && self.suspects_wait_for(claim.process)?
+            {
+                self.gather_suspect(queue_no, &mut gathered)?;
+            }
         }
         if gathered.taken.is_empty() {
             return nothing(gathered.skips >= SKIPS_MAX);

@@ -3,12 +3,31 @@
 use sickbay_core::decide::SetAside;
 use sickbay_core::delivery::Cause;
 use sickbay_core::message::Status;
+use sickbay_core::policy::WhenHeadQuarantined;
+use sickbay_core::port::Replayed;
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
 use sickbay_core::{Failure, QueuePolicy, Reason, Settlement};
 
-use super::bench::{Bench, good, message, process, queue, retry, retrying, stream};
+use super::bench::{Bench, good, key, message, process, queue, retry, retrying, stream};
 use crate::fixture::Fixture;
+
+/// Rules 6, 18 and 20: the claim completes a replayed head whose key is done, and the suspect behind it is next.
+pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_is_handed_out_by_it(f: &mut dyn Fixture) {
+    let policy = QueuePolicy { when_head_quarantined: WhenHeadQuarantined::Pass, ..QueuePolicy::default() };
+    let bench = Bench::with(f, policy).await;
+    let head = bench.dead(message("head").key(key("k")).stream(stream("s"))).await;
+    bench.push(message("owner").key(key("k"))).await;
+    let owner = bench.lease_one().await;
+    bench.done(&owner).await;
+    let follower = bench.push(message("follower").stream(stream("s"))).await;
+    assert_eq!(bench.take(bench.claim_as(process(1), 1)).await[0].message.id, follower);
+    assert_eq!(good(bench.store().process_died(process(1), "signal 9".into()).await), 1);
+    assert!(matches!(bench.replay(head).await, Replayed::Done));
+    let got = bench.take(bench.claim_as(process(2), 3)).await;
+    assert_eq!(got.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [follower]);
+    assert!(got[0].suspect);
+}
 
 /// Rule 17.
 pub async fn what_a_dead_process_held_is_suspect_at_once(f: &mut dyn Fixture) {

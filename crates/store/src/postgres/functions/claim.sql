@@ -296,6 +296,11 @@ BEGIN
         IF v_special THEN
             v_tids := NULL;
             v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
+            IF v_chosen = '{}' AND v_suspicion = 0 AND sickbay.suspicion(v_now, p_process) = 1 THEN
+                -- What it completed on its way made room for a suspect.
+                v_suspicion := 1;
+                v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
+            END IF;
             EXIT look WHEN v_chosen = '{}';
             SELECT array_agg(w.ctid) INTO v_tids FROM sickbay.waiting w WHERE w.id = ANY (v_chosen);
         END IF;
