@@ -1,5 +1,7 @@
 //! The outbox: which settlements a lane hands in next.
 
+use std::collections::HashMap;
+
 use crate::hands::{Hands, Outgoing};
 use crate::lane::LANES;
 
@@ -10,7 +12,7 @@ impl Hands {
     }
 
     /// Takes what a lane hands in next out of the outbox: claims of which nothing is left, before parts of others.
-    /// A store ends a claim at less cost as a whole than in parts. No part is passed over twice.
+    /// A store ends a claim at less cost as a whole than in parts. What was passed over once goes in its turn.
     pub(crate) fn take_outgoing(&mut self, lane: usize, most: usize) -> Vec<Outgoing> {
         let mut claims = self.next_claims(most);
         claims.sort_unstable();
@@ -31,9 +33,10 @@ impl Hands {
     /// The claims to hand in next. What another lane is handing in a part of is not among them.
     fn next_claims(&self, most: usize) -> Vec<u64> {
         let mut found: Vec<Found> = Vec::new();
+        let mut places: HashMap<u64, usize> = HashMap::new();
         for part in self.outbox.chunk_by(|one, next| one.claim() == next.claim()) {
             let (claim, passed_over) = (part[0].claim(), part[0].passed_over);
-            match found.iter_mut().find(|found| found.claim == claim) {
+            match places.get(&claim).and_then(|place| found.get_mut(*place)) {
                 Some(found) => {
                     found.count += part.len();
                     found.first |= passed_over;
@@ -41,6 +44,7 @@ impl Hands {
                 None if is_among(&self.settling, claim) => {}
                 None => {
                     let first = passed_over || !self.unsettled_of.contains_key(&claim);
+                    places.insert(claim, found.len());
                     found.push(Found { claim, count: part.len(), first });
                 }
             }
