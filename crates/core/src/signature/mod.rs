@@ -146,11 +146,9 @@ fn excerpt(text: &str) -> (Vec<&str>, bool) {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    let mut start = text.len() - EXCERPT_BYTES;
-    while !text.is_char_boundary(start) {
-        start += 1;
-    }
-    let tail = text[start..].split_once('\n').map(|(_, tail)| tail);
+    let start = text.len() - EXCERPT_BYTES;
+    let line_end = text.as_bytes()[start..].iter().position(|byte| *byte == b'\n');
+    let tail = line_end.map(|at| &text[start + at + 1..]);
     match (text[..end].rsplit_once('\n'), tail) {
         (Some((head, _)), Some(tail)) => (vec![head, tail], false),
         (Some((head, _)), None) => (vec![head], false),

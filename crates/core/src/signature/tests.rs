@@ -129,6 +129,25 @@ fn a_schema_path_counts_without_places_in_lists_and_without_the_text() {
     assert_eq!(at("$.items[3].price", "a"), at("$.items[4].price", "a"));
     assert_ne!(at("/items/3/price", "a"), at("/items/3/count", "a"));
     assert_ne!(at("/v2", "a"), at("/v3", "a"));
+    assert_ne!(at("/3d", "a"), at("/4d", "a"), "a name that begins with a digit");
+    assert_ne!(at("/a//b", "a"), at("/a/3/b", "a"), "an empty name");
+}
+
+#[test]
+fn of_a_long_text_sixteen_kilobytes_of_its_beginning_and_its_end_count() {
+    let short = "x".repeat(32 << 10);
+    assert_eq!(excerpt(&short), (vec![short.as_str()], false));
+    let long = format!("{short}x");
+    assert_eq!(excerpt(&long), (vec![&long[..16 << 10]], true));
+    // The sixteen thousandth byte is in the middle of a character.
+    let wide = format!("x{}", "é".repeat(16 << 10));
+    assert_eq!(excerpt(&wide), (vec![&wide[..(16 << 10) - 1]], true));
+    let lines = format!("a\n{wide}\né");
+    assert_eq!(excerpt(&lines), (vec!["a", "é"], false));
+    let end = format!("{wide}\né");
+    assert_eq!(excerpt(&end), (vec![&wide[..(16 << 10) - 1], "é"], true));
+    let beginning = format!("a\n{wide}");
+    assert_eq!(excerpt(&beginning), (vec!["a"], false));
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn number_kind(token: &str) -> Option<Kind> {
     exponent.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'-' | b'+')).then_some(Kind::Number)
 }
 
-/// `2024-01-31`, `2024.01.31`, `31-Jan-2024`, `20240131T120000Z`.
+/// `2024-01-31`, `2024.01.31`, `20240131T120000Z`.
 fn is_date(token: &str) -> bool {
     let mut fields = token.split(['-', '.', '_']);
     let field = |digits: usize, part: Option<&str>| {

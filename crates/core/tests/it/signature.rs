@@ -6,6 +6,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sickbay_core::signature::{Signature, Subject, normalise, signature, signatures};
 
+mod unchanged;
+
 const CORPUS: &str = include_str!("../corpus/errors.txt");
 
 fn subject(text: &str) -> Subject<'_> {
