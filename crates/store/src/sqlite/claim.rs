@@ -342,7 +342,7 @@ impl Tx<'_> {
     /// Takes a fresh message, or sets it where it belongs.
     fn take_fresh(&mut self, row: MessageRow, gathered: &mut Gathered) -> Result<(), StoreError> {
         let place = Place(row.place);
-        let mut lease = Leased::fresh(place, row.pushed_at, row.type_no);
+        let mut lease = Leased::fresh(place, row.pushed_at.min(self.now), row.type_no);
         lease.keyed = row.key.is_some();
         lease.payload_bytes = row.payload.len() as u64;
         let queue = self.queue(place.queue())?;

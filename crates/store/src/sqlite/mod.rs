@@ -236,6 +236,7 @@ fn take_over(
     evidence: &str,
 ) -> Result<state::State, StoreError> {
     let connection = &file.connection;
+    recover::follow_clock(connection, now)?;
     let mut state = load::load(connection)?;
     let owner = ProcessId(load::meta(connection, "process")?.unwrap_or(0) as u64);
     // What was lost is not given again: no number, and no lease token.

@@ -68,6 +68,26 @@ impl Tx<'_> {
     }
 }
 
+/// Moves what is scheduled if the machine's clock has been set back since the last commit, so that everything waits as
+/// long as it was meant to: what was due is due, and nothing waits for the clock to catch up.
+pub(super) fn follow_clock(connection: &Connection, now: i64) -> Result<(), StoreError> {
+    let last_at: i64 = connection.query_row("SELECT last_at FROM mark", [], |row| row.get(0)).translated()?;
+    if last_at <= now {
+        return Ok(());
+    }
+    let sql = format!(
+        "BEGIN IMMEDIATE;
+         UPDATE waiting SET due_at = due_at - {back} WHERE due_at > {now} AND due_at < {endless};
+         UPDATE entry SET due_at = due_at - {back} WHERE due_at > {now} AND due_at < {endless};
+         UPDATE key SET done_until = done_until - {back} WHERE done_until > {now} AND done_until < {endless};
+         UPDATE mark SET last_at = {now};
+         COMMIT;",
+        back = last_at - now,
+        endless = i64::MAX,
+    );
+    connection.execute_batch(&sql).translated().inspect_err(|_| drop(connection.execute_batch("ROLLBACK")))
+}
+
 /// After a failed commit the same owner goes on: leases that the file knows are still held.
 pub(super) fn restore_leases(
     connection: &Connection,
@@ -121,7 +141,7 @@ fn read_journal(
             let until = before
                 .and_then(|before| before.leases.get(&Place(place).number()))
                 .map_or(now + UNKNOWN_LEASE_MS, |lease| lease.until);
-            if restore_lease(connection, state, Place(place), claim, until)? {
+            if restore_lease(connection, state, Place(place), claim, (now, until))? {
                 info.numbers.push(Place(place).number());
                 info.left += 1;
                 state.expiries.push(Reverse((until, claim)));
@@ -143,7 +163,7 @@ fn restore_lease(
     state: &mut State,
     place: Place,
     claim: u64,
-    until: i64,
+    (now, until): (i64, i64),
 ) -> Result<bool, StoreError> {
     use rusqlite::OptionalExtension;
     let holder: Option<(i64, Option<i64>)> = connection
@@ -161,7 +181,7 @@ fn restore_lease(
         return Ok(false);
     }
     let limits = crate::door::Limits::default();
-    let tx = Tx { connection, state, now: 0, limits: &limits, open: &mut true, hot: Hot::default() };
+    let tx = Tx { connection, state, now, limits: &limits, open: &mut true, hot: Hot::default() };
     let live = tx.read_live(place)?;
     drop(tx);
     let Some((mut lease, _)) = live else { return Ok(false) };

@@ -129,8 +129,9 @@ impl<'a> Tx<'a> {
             queue.reasons_changed = false;
         }
         self.state.commits += 1;
-        let marks = (self.state.last_number as i64, self.state.last_dead, self.state.commits as i64);
-        self.execute("UPDATE mark SET last_number = ?1, last_dead = ?2, commits = ?3", marks)?;
+        let (number, commits) = (self.state.last_number as i64, self.state.commits as i64);
+        let marks = (number, self.state.last_dead, commits, self.now);
+        self.execute("UPDATE mark SET last_number = ?1, last_dead = ?2, commits = ?3, last_at = ?4", marks)?;
         Ok(())
     }
 }

@@ -148,8 +148,11 @@ impl Tx<'_> {
             .query_row([place.0], |row| {
                 let (type_no, pushed_at) = (row.get(WAITING_WIDTH)?, row.get(WAITING_WIDTH + 1)?);
                 let waits = row.get::<_, Option<i64>>(0)?.is_some();
-                let mut message =
-                    if waits { read_waiting(row)? } else { Leased::fresh(place, pushed_at, type_no) };
+                let mut message = match waits {
+                    true => read_waiting(row)?,
+                    // It is due, also if the clock has been set back since it was pushed.
+                    false => Leased::fresh(place, self.now.min(pushed_at), type_no),
+                };
                 message.stream = row.get::<_, Option<i64>>(WAITING_WIDTH + 2)?.map(|stream| (stream, false));
                 message.keyed = row.get(WAITING_WIDTH + 3)?;
                 (message.pushed_at, message.payload_bytes) = (pushed_at, row.get(WAITING_WIDTH + 4)?);

@@ -5,6 +5,7 @@ mod memory;
 mod model;
 mod postgres;
 mod sqlite;
+mod sqlite_clock;
 mod sqlite_damage;
 mod sqlite_file;
 mod sqlite_model;
