@@ -140,7 +140,7 @@ fn live(connection: &Connection, id: MessageId, place: Place, now: i64) -> Resul
             let waits = row.get::<_, Option<i64>>(0)?.is_some();
             let mut known = match waits {
                 true => read_waiting(row)?,
-                false => Leased::fresh(place, message.pushed_at.min(now), message.type_no),
+                false => Leased::fresh(place, message.pushed_at, message.type_no),
             };
             known.in_memory = waits && row.get::<_, i64>(WAITING_WIDTH - 1)? == 5;
             Ok((known, message))
@@ -154,6 +154,8 @@ fn live(connection: &Connection, id: MessageId, place: Place, now: i64) -> Resul
     let due_at = Timestamp::from_millis(known.due_at);
     let status = match &holder {
         Some(_) => Status::Active,
+        // It is due whatever the clock says, which may have been set back since.
+        None if !known.in_waiting => Status::Pending,
         None => door::waiting_status(known.counters.failures, due_at, Timestamp::from_millis(now)),
     };
     Ok(MessageView {

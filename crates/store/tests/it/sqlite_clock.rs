@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sickbay_core::port::{Claim, Deliveries, Desk, Exchange, Pushed, Pusher};
+use sickbay_core::message::Status;
+use sickbay_core::port::{Claim, Deliveries, Desk, Exchange, Overview, Pushed, Pusher};
 use sickbay_core::{
     Clock, Decision, Delivery, Failure, Key, Kind, MessageId, NewMessage, QueueName, QueuePolicy, Reason,
     Settlement, StreamKey, Timestamp, WorkerName,
@@ -95,6 +96,10 @@ async fn what_was_due_is_due_although_the_clock_was_set_back() {
         let plain = scene.push(message("plain")).await;
         let first = scene.push(message("first of its stream").stream(StreamKey::new("s").unwrap())).await;
         scene.open_later_by(back);
+        let shown = scene.store().find(plain.to_string().parse().unwrap()).await.unwrap();
+        assert_eq!(shown.map(|view| view.status), Some(Status::Pending), "{back}");
+        let stats = scene.store().stats(&queue()).await.unwrap();
+        assert_eq!((stats.pending, stats.scheduled), (3, 0), "{back}");
         assert_eq!(scene.ids().await, [held, plain, first], "{back}");
     }
 }
