@@ -42,7 +42,7 @@ pub(super) fn signatures<'a>(
         Essence::Outline(outline) => {
             match merged.get(&place(subject)).and_then(|merged| merged.get(outline.as_str())) {
                 Some(merged) => {
-                    let shown = merged.replace('*', "<val>");
+                    let shown = merged.replace('*', "<val>").replace(" \n", "\n");
                     (fingerprint(subject, &Essence::Outline(merged.clone())), shown)
                 }
                 None => (fingerprint(subject, essence), normalise(subject.text)),

@@ -81,8 +81,7 @@ fn part(scanner: &mut Scanner<'_>, end: usize) {
     }
     if let Some(length) = token::windows_path(core) {
         scanner.advance(length);
-        scanner.volatile(Kind::Path);
-        return rest_of_windows_path(scanner);
+        return scanner.volatile(Kind::Path);
     }
     if let Some(length) = token::ip_and_port(core) {
         scanner.advance(length);
@@ -180,19 +179,6 @@ fn query(scanner: &mut Scanner<'_>) {
         let length =
             rest.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>' | ')'));
         scanner.at += length.unwrap_or(rest.len());
-    }
-}
-
-/// `C:\Program Files\app`: the chunk behind the space belongs to the path if it has a backslash.
-fn rest_of_windows_path(scanner: &mut Scanner<'_>) {
-    for _ in 0..4 {
-        let rest = &scanner.line[scanner.at..];
-        let Some(next) = rest.strip_prefix(' ') else { return };
-        let length = next.find(|c: char| !belongs(c)).unwrap_or(next.len());
-        if length > CHUNK_MAX || !next[..length].contains('\\') || next[..length].contains(":\\") {
-            return;
-        }
-        scanner.at += 1 + length;
     }
 }
 

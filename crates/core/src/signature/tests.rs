@@ -253,3 +253,60 @@ fn a_batch_keeps_queues_apart() {
     let distinct: std::collections::BTreeSet<_> = signatures(&subjects).into_iter().map(|(s, _)| s).collect();
     assert_eq!(distinct.len(), 6, "three names per queue are too few to merge");
 }
+
+/// How many signatures these texts have together.
+fn groups(texts: &[&str]) -> usize {
+    let subjects: Vec<Subject<'_>> = texts.iter().map(|text| subject(text)).collect();
+    let signatures = signatures(&subjects).into_iter().map(|(signature, _)| signature);
+    signatures.collect::<std::collections::BTreeSet<_>>().len()
+}
+
+/// The same sentence about each of these.
+fn about(subjects: &[&str]) -> usize {
+    let texts: Vec<String> = subjects.iter().map(|it| format!("handler {it} stopped by itself")).collect();
+    groups(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn a_batch_merges_only_what_there_is_evidence_for() {
+    // Names in code: three, or two besides a place that is known to be volatile.
+    assert_eq!(about(&["orderJob", "mailJob", "billJob"]), 1);
+    assert_eq!(about(&["order_job", "mail_job", "bill_job"]), 1);
+    assert_eq!(about(&["orderJob", "mailJob"]), 2);
+    assert_eq!(about(&["orderJob", "mailJob", "17"]), 1);
+    assert_eq!(about(&["orderJob", "17"]), 2);
+    // Words: five, of which one may be a name, or three besides a place that is known to be volatile.
+    assert_eq!(about(&["ada", "grace", "alan", "edsger", "barbara"]), 1);
+    assert_eq!(about(&["ada", "grace", "alan", "edsger"]), 4);
+    assert_eq!(about(&["ada", "grace", "alan", "edsger", "mailJob"]), 1);
+    assert_eq!(about(&["ada", "grace", "alan", "mailJob"]), 4);
+    assert_eq!(about(&["ada", "grace", "alan", "17"]), 1);
+    assert_eq!(about(&["ada", "grace", "17"]), 3);
+    // Two words besides it must be the same.
+    assert_eq!(groups(&["no ada", "no grace", "no alan", "no edsger", "no barbara"]), 5);
+    assert_eq!(groups(&["no ada now", "no grace now", "no alan now", "no edsger now", "no barbara now"]), 1);
+}
+
+#[test]
+fn a_batch_merges_two_places_one_after_the_other_or_both_at_once() {
+    let names = ["ada", "grace", "alan", "edsger", "barbara"];
+    let zones = ["north", "south", "east", "west", "centre"];
+    let texts: Vec<String> = names
+        .iter()
+        .flat_map(|name| zones.iter().map(move |zone| format!("mailbox of {name} in {zone} is full")))
+        .collect();
+    assert_eq!(groups(&texts.iter().map(String::as_str).collect::<Vec<_>>()), 1);
+    let pairs = ["copy of aB to cD failed", "copy of eF to gH failed", "copy of iJ to kL failed"];
+    assert_eq!(groups(&pairs), 1);
+    assert_eq!(groups(&pairs[..2]), 2);
+}
+
+#[test]
+fn what_a_batch_merges_keeps_its_calls() {
+    let names = ["ada", "grace", "alan", "edsger", "barbara"];
+    let texts = names.map(|name| format!("no mail for {name} today\n\tat com.acme.Main.run(Main.java:7)"));
+    let subjects: Vec<Subject<'_>> = texts.iter().map(|text| subject(text)).collect();
+    for (_, shown) in signatures(&subjects) {
+        assert_eq!(shown, "no mail for <val> today\nat com.acme.Main.run");
+    }
+}

@@ -115,12 +115,16 @@ fn a_wrong_rule_is_refused_with_its_number_name_and_what_is_wrong() {
         (Rule::new(Poison).regex(r"\w{500}{500}"), "becomes larger than 1048576 bytes"),
         (Rule::new(Poison).regex("x".repeat(5000)), "regex is 5000 bytes long; at most 4096 are allowed"),
         (Rule::new(Poison).regex(r"(?=x)"), "look-around"),
+        (Rule::new(Poison).regex(r"a(?-u:\xFF)"), "is wrong at character 7: pattern can match invalid UTF-8"),
     ];
     for (rule, expected) in rows {
         let error = Classifier::new(&[Rule::new(Poison).text("ok"), rule]).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}\n  should contain {expected}");
         assert_eq!(error.index(), 1);
     }
+    let first = Classifier::new(&[Rule::new(Poison)]).unwrap_err();
+    assert_eq!((first.index(), first.problem()), (0, "it has no condition, so it would match every error"));
+    assert!(Classifier::new(&[Rule::new(Poison).regex("x".repeat(4096))]).is_ok());
     let many = vec![Rule::new(Poison).text("x"); RULES_MAX + 1];
     assert!(Classifier::new(&many).unwrap_err().to_string().contains("at most 1000"));
 }
@@ -147,6 +151,8 @@ fn statuses_are_read_as_people_write_them() {
     {
         assert!(read(json).is_err(), "{json}");
     }
+    let error = read("null").unwrap_err().to_string();
+    assert!(error.contains("expected an HTTP status such as 503"), "{error}");
     let range: StatusMatch = "500..504".parse().unwrap();
     assert!(range.matches(500) && range.matches(504) && !range.matches(499) && !range.matches(505));
 }
@@ -181,6 +187,7 @@ fn rules_that_can_never_speak_are_found() {
         ("exact before open", of("Order"), of("Order*"), false),
         ("another case of a type", of("order*"), of("OrderPaid"), false),
         ("another case of a code", code("sqlite_*"), code("SQLITE_BUSY"), true),
+        ("a narrower beginning of a code", code("sql*"), code("SQLITE_*"), true),
         ("the same expression", Rule::new(Poison).regex("a+"), Rule::new(Transient).regex("a+"), true),
         ("another expression", Rule::new(Poison).regex(".*"), Rule::new(Transient).regex("a"), false),
         ("a text that an expression implies", t("a"), Rule::new(Transient).regex("a"), false),
@@ -202,6 +209,9 @@ fn hostile_text_is_classified_by_its_beginning() {
     check(raw(&huge), Unknown, HandlerException);
     let begins = format!("connection refused {huge}");
     check(raw(&begins), Transient, TransportUnavailable);
+    // A character that goes beyond the part that is looked at is not looked at.
+    let bent = format!("{}é", "x".repeat((64 << 10) - 1));
+    assert_eq!(one(Rule::new(Poison).text("é")).classify(None, raw(&bent)).kind, Unknown);
 }
 
 fn rule() -> impl Strategy<Value = Rule> {

@@ -1,9 +1,10 @@
 //! Records of a store: what is in them, and what is not.
 
 use bytes::Bytes;
+use sickbay_core::port::{Identity, Progress};
 use sickbay_core::quarantine::{Attempt, AttemptEnd};
 use sickbay_core::record::{
-    Body, CompletedRecord, Flow, GateRecord, KeyRecord, KeyState, Record, RecordKind, WaitingRecord,
+    Body, CompletedRecord, Flow, GateRecord, KeyRecord, KeyState, Marks, Record, RecordKind, WaitingRecord,
 };
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
@@ -108,4 +109,14 @@ fn a_record_knows_its_kind_its_queue_and_the_message_in_it() {
         assert_eq!((record.kind(), record.queue()), (kind, &queue()));
         assert_eq!(record.body().cloned(), has_body.then(body));
     }
+}
+
+#[test]
+fn the_progress_of_a_copy_counts_its_turns_and_records() {
+    let source = Identity { store: "a".to_owned(), marks: Marks::default(), moved: 5 };
+    let begun = Progress::begin(&source);
+    assert_eq!((begun.turns, begun.records), (0, 0));
+    let once = begun.turned(begun.step.clone(), 3);
+    let twice = once.turned(once.step.clone(), 4);
+    assert_eq!((twice.turns, twice.records, twice.source), (2, 7, source));
 }
