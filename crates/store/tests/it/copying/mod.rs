@@ -396,6 +396,38 @@ impl Import for Interrupted<'_> {
     }
 }
 
+/// A source that somebody uses once all has been read.
+struct Used<'s> {
+    source: &'s SqliteAtRest,
+    asked: AtomicU64,
+}
+
+#[async_trait]
+impl Export for Used<'_> {
+    async fn identity(&self) -> Result<Identity, StoreError> {
+        let mut identity = self.source.identity().await?;
+        identity.moved += self.asked.fetch_add(1, Ordering::Relaxed) as i64;
+        Ok(identity)
+    }
+
+    async fn export(&self, after: &Cursor, size: PageSize) -> Result<RecordPage, StoreError> {
+        self.source.export(after, size).await
+    }
+}
+
+#[tokio::test]
+async fn a_copy_of_a_source_that_was_used_meanwhile_is_not_complete() {
+    let files = Files::new();
+    files.filled("a.db").await;
+    let (source, target) = (files.source("a.db"), files.target("b.db"));
+    let used = Used { source: &source, asked: AtomicU64::new(0) };
+    let error = copied(&used, &target, PageSize::default()).await.unwrap_err();
+    assert_eq!(error.code(), "SB0073", "{error}");
+    assert!(error.to_string().contains("the source was changed while it was copied"), "{error}");
+    drop(target);
+    assert!(SqliteStore::open(files.path("b.db"), files.options()).is_err(), "it is not complete");
+}
+
 #[tokio::test]
 async fn a_source_that_is_not_there_or_is_owned_is_refused() {
     let files = Files::new();
