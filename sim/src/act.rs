@@ -293,8 +293,11 @@ impl World {
         self.store.replace(self.fixture.store());
     }
 
-    /// The clock goes back. The store's time does not.
+    /// The clock goes back. The store's time does not, but for that of PostgreSQL, which is the server's own.
     fn back(&self, command: &Command) {
+        if self.kind == stores::Kind::Postgres {
+            return;
+        }
         let by = command.words.first().and_then(|w| span(w)).unwrap_or_default();
         let now = self.now().millis() - by.as_millis() as i64;
         self.clock.set(sickbay_core::Timestamp::from_millis(now));

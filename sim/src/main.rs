@@ -13,11 +13,11 @@ use sickbay_sim::stores::Kind;
 use sickbay_sim::world::trace;
 
 const USAGE: &str = "\
-Usage: sickbay-sim schedules [--seeds N] [--steps N] [--seed S] [--store memory|sqlite] [--shrink SECONDS] [--json] [--keep DIR]
+Usage: sickbay-sim schedules [--seeds N] [--steps N] [--seed S] [--store memory|sqlite|both|postgres] [--shrink SECONDS] [--json] [--keep DIR]
        sickbay-sim bugs [NAME] [--json]
        sickbay-sim all [--seeds N] [--steps N] [--json]
        sickbay-sim replay DIR
-       sickbay-sim trace FILE [--store memory|sqlite]
+       sickbay-sim trace FILE [--store memory|sqlite|postgres]
        sickbay-sim soak [--minutes N | --seconds N] [--seed S] [--trace CHUNK] [--json]";
 
 /// Arguments by name.
@@ -72,7 +72,8 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         Some("memory") => (plan.memory, plan.sqlite_every) = (true, 0),
         Some("sqlite") => (plan.memory, plan.sqlite_every) = (false, 1),
         Some("both") => (plan.memory, plan.sqlite_every) = (true, 1),
-        Some(other) => bail!("{other:?} is no store; choose memory, sqlite or both"),
+        Some("postgres") => (plan.memory, plan.sqlite_every, plan.postgres) = (false, 0, true),
+        Some(other) => bail!("{other:?} is no store; choose memory, sqlite, both or postgres"),
     }
     Ok(plan)
 }
@@ -148,7 +149,12 @@ fn replay(folder: &str) -> Result<ExitCode> {
 
 /// Shows what every step of a script changes.
 fn traced(file: &str, arguments: &Arguments) -> Result<ExitCode> {
-    let kind = if arguments.value("--store") == Some("sqlite") { Kind::Sqlite } else { Kind::Memory };
+    let kind = match arguments.value("--store") {
+        None | Some("memory") => Kind::Memory,
+        Some("sqlite") => Kind::Sqlite,
+        Some("postgres") => Kind::Postgres,
+        Some(other) => bail!("{other:?} is no store; choose memory, sqlite or postgres"),
+    };
     let violation = trace(kind, &read(&std::fs::read_to_string(file)?)?, |line| println!("{line}"));
     Ok(exit(violation.is_none()))
 }

@@ -28,6 +28,8 @@ pub struct Plan {
     pub sqlite_every: u64,
     /// Every seed runs in memory.
     pub memory: bool,
+    /// Every seed runs on PostgreSQL.
+    pub postgres: bool,
     /// How many at once.
     pub threads: usize,
     /// How long a failing script is made shorter.
@@ -42,6 +44,7 @@ impl Default for Plan {
             steps: 10_000,
             sqlite_every: 20,
             memory: true,
+            postgres: false,
             threads: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
             shrink_for: Duration::from_secs(60),
         }
@@ -170,6 +173,9 @@ fn kinds(plan: &Plan, seed: u64) -> Vec<Kind> {
     }
     if plan.sqlite_every > 0 && seed.is_multiple_of(plan.sqlite_every) {
         kinds.push(Kind::Sqlite);
+    }
+    if plan.postgres {
+        kinds.push(Kind::Postgres);
     }
     kinds
 }

@@ -1,5 +1,7 @@
 //! The stores that can be simulated.
 
+mod postgres;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -18,6 +20,8 @@ pub enum Kind {
     Memory,
     /// In an SQLite file, in a folder in memory where there is one.
     Sqlite,
+    /// In a schema of its own on the server that `SICKBAY_TEST_POSTGRES` names.
+    Postgres,
 }
 
 impl Kind {
@@ -30,6 +34,7 @@ impl Kind {
                 let folder = store.folder.path().to_owned();
                 (Box::new(store), Some(folder))
             }
+            Self::Postgres => (Box::new(postgres::Postgres::new()), None),
         }
     }
 
@@ -38,8 +43,14 @@ impl Kind {
         match self {
             Self::Memory => "memory",
             Self::Sqlite => "sqlite",
+            Self::Postgres => "postgres",
         }
     }
+}
+
+/// Enters the place where connections live, if there are any.
+pub(crate) fn enter() -> Option<tokio::runtime::EnterGuard<'static>> {
+    postgres::enter()
 }
 
 struct Memory {

@@ -16,6 +16,7 @@ impl Wake for Unpark {
 
 /// Runs a future to its end. Most are ready at once and cost nothing.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    let _entered = crate::stores::enter();
     let mut future = pin!(future);
     if let Poll::Ready(answer) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         return answer;

@@ -184,9 +184,9 @@ impl World {
         unsure.into_iter().for_each(|id| self.look_at(id));
         let (look, count, all) = match (self.looks, self.kind) {
             (Looks::Always, Kind::Memory) => (1, 1, 1),
-            (Looks::Always, Kind::Sqlite) => (2, 4, 1000),
+            (Looks::Always, Kind::Sqlite | Kind::Postgres) => (2, 4, 1000),
             (Looks::Seldom, Kind::Memory) => (1, 8, 1000),
-            (Looks::Seldom, Kind::Sqlite) => (8, 32, 1000),
+            (Looks::Seldom, Kind::Sqlite | Kind::Postgres) => (8, 32, 1000),
         };
         if at.is_multiple_of(look) {
             let acknowledged = self.oracle().acknowledged();

@@ -10,8 +10,16 @@ use sickbay_sim::stores::Kind;
 use sickbay_sim::world::{Looks, run};
 
 fn short(seeds: u64, steps: usize, kind: Kind) -> Plan {
-    let (memory, sqlite_every) = if kind == Kind::Memory { (true, 0) } else { (false, 1) };
-    Plan { seed: 1, seeds, steps, sqlite_every, memory, threads: 2, shrink_for: Duration::from_secs(20) }
+    Plan {
+        seed: 1,
+        seeds,
+        steps,
+        sqlite_every: u64::from(kind == Kind::Sqlite),
+        memory: kind == Kind::Memory,
+        postgres: kind == Kind::Postgres,
+        threads: 2,
+        shrink_for: Duration::from_secs(20),
+    }
 }
 
 fn nothing_is_found(plan: &Plan) {

@@ -1,5 +1,6 @@
 //! Operators' acts (contract 24–29).
 
+use std::collections::HashSet;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +26,13 @@ pub(super) const DEFINE: &str = "INSERT INTO sickbay.queue (name, policy, run_ma
         defers = excluded.defers, holds = excluded.holds";
 
 const TYPES: &str = "SELECT (l.m).id, l.queue, (l.m).type FROM sickbay.look_all($1) l";
+
+/// What was pushed by plain SQL has no checksum.
+const BYTES: &str = "SELECT id, (message).payload, (message).checksum FROM sickbay.dead
+    WHERE id = ANY ($1) AND discarded_at IS NULL AND (message).checksum IS NOT NULL";
+
+/// Payloads that are read at once.
+const READ_AT_ONCE: usize = 100;
 
 /// A policy as the database keeps it.
 pub(super) struct Definition {
@@ -161,12 +169,16 @@ impl Inner {
             replay.payload.as_ref().map(|payload| self.options.limits.check_payload(payload)).transpose()?;
         }
         let now = self.now();
-        let ids: Vec<i64> = replays.iter().map(|replay| replay.id.number() as i64).collect();
+        let number = |replay: &Replay| replay.id.number() as i64;
+        let damaged = self.damaged(&replays.iter().map(number).collect::<Vec<i64>>()).await?;
+        let whole: Vec<&Replay> =
+            replays.iter().filter(|replay| !damaged.contains(&number(replay))).collect();
+        let ids: Vec<i64> = whole.iter().map(|replay| number(replay)).collect();
         let queues: Vec<Option<&str>> =
-            replays.iter().map(|replay| replay.queue.as_ref().map(QueueName::as_str)).collect();
-        let payloads: Vec<Option<&[u8]>> = replays.iter().map(|replay| replay.payload.as_deref()).collect();
-        let checksum = |replay: &Replay| replay.payload.as_deref().map(|bytes| door::checksum(bytes) as i64);
-        let checksums: Vec<Option<i64>> = replays.iter().map(checksum).collect();
+            whole.iter().map(|replay| replay.queue.as_ref().map(QueueName::as_str)).collect();
+        let payloads: Vec<Option<&[u8]>> = whole.iter().map(|replay| replay.payload.as_deref()).collect();
+        let checksum = |replay: &&Replay| replay.payload.as_deref().map(|bytes| door::checksum(bytes) as i64);
+        let checksums: Vec<Option<i64>> = whole.iter().map(checksum).collect();
         let params: [Param<'_>; 5] = [
             (&now, Type::INT8),
             (&ids, Type::INT8_ARRAY),
@@ -176,7 +188,23 @@ impl Inner {
         ];
         let rows = self.query("SELECT sickbay.replay($1, $2, $3, $4, $5)", &params).await?;
         self.bell.ring(None);
-        answers(Act::Replay, &rows)
+        let mut answered = answers(Act::Replay, &rows)?.into_iter();
+        let answer = |replay: &Replay| match damaged.contains(&number(replay)) {
+            true => Replayed::Refused { why: door::DAMAGED.to_owned() },
+            false => answered.next().unwrap_or(Replayed::NotFound),
+        };
+        Ok(replays.iter().map(answer).collect())
+    }
+
+    /// Which of these are dead letters whose bytes are not those that were pushed. The server cannot tell.
+    async fn damaged(&self, ids: &[i64]) -> Result<HashSet<i64>, StoreError> {
+        let mut damaged = HashSet::new();
+        for some in ids.chunks(READ_AT_ONCE) {
+            let rows = self.query(BYTES, &[(&some, Type::INT8_ARRAY)]).await?;
+            let changed = |row: &&Row| door::checksum(row.get::<_, &[u8]>(1)) as i64 != row.get::<_, i64>(2);
+            damaged.extend(rows.iter().filter(changed).map(|row| row.get::<_, i64>(0)));
+        }
+        Ok(damaged)
     }
 
     pub(super) async fn dead_letter(

@@ -388,7 +388,9 @@ impl Tx<'_> {
             return self.set_corrupt_aside(lease).map(|()| false);
         }
         if !self.passes_key(&lease, &row)? {
-            return self.let_next_go(row.stream);
+            // If it was done, the next one was let go with it.
+            self.let_next_go(row.stream)?;
+            return Ok(row.stream.is_some());
         }
         self.pass_gate(queue, row.type_no)?;
         self.lease_waiting(&mut lease)?;

@@ -22,6 +22,21 @@ fn refused(answer: &Replayed) -> bool {
     matches!(answer, Replayed::Refused { why } if !why.is_empty())
 }
 
+/// Rules 12 and 26, I9.
+pub async fn a_dead_letter_whose_bytes_changed_is_not_sent_back(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let (bad, whole) = (bench.dead(message("a")).await, bench.dead(message("b")).await);
+    bench.f.damage(bad);
+    let replay =
+        |id, payload: Option<&'static str>| Replay { id, queue: None, payload: payload.map(Bytes::from) };
+    let wishes = vec![replay(bad, None), replay(whole, None), replay(bad, Some("c"))];
+    let answers = good(bench.store().replay(wishes).await);
+    assert!(refused(&answers[0]) && refused(&answers[2]), "{answers:?}");
+    assert_eq!(answers[1], Replayed::Done);
+    assert_eq!(bench.view(bad).await.status, Status::Dead);
+    assert_eq!(bench.lease_ids(9).await, [whole]);
+}
+
 /// Rule 26, B2.
 pub async fn a_replayed_message_begins_a_new_life_with_its_old_history(f: &mut dyn Fixture) {
     let bench = Bench::with(f, retrying(2, 1)).await;

@@ -1,10 +1,11 @@
 //! Idempotency keys (rules 4 to 6, A10).
 
+use sickbay_core::message::Priority;
 use sickbay_core::port::{Exchange, Pushed, Renewal};
 use sickbay_core::settlement::Settled;
 use sickbay_core::{Failure, QueuePolicy, Settlement};
 
-use super::bench::{Bench, good, key, message, queue, retrying, seconds};
+use super::bench::{Bench, good, key, message, queue, retrying, seconds, stream};
 use crate::fixture::Fixture;
 
 /// Rule 4.
@@ -118,6 +119,22 @@ pub async fn a_replayed_message_whose_key_is_done_is_completed_unrun(f: &mut dyn
     assert!(bench.find(old).await.is_none());
     let stats = bench.stats().await;
     assert_eq!((stats.completed, stats.duplicates), (2, 1));
+}
+
+/// Rules 6 and 9: the claim completes a replayed head whose key is done, and the more urgent one behind it is next.
+pub async fn what_a_claim_makes_the_first_of_its_stream_comes_in_its_turn(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let head = bench.dead(message("head").key(key("k")).stream(stream("s"))).await;
+    bench.push(message("owner").key(key("k"))).await;
+    let owner = bench.lease_one().await;
+    bench.done(&owner).await;
+    let urgent = Priority::new(9).unwrap_or_default();
+    let follower = bench.push(message("follower").stream(stream("s")).priority(urgent)).await;
+    bench.replay(head).await;
+    bench.advance(1).await;
+    let plain = bench.push(message("plain")).await;
+    assert_eq!(bench.lease_ids(1).await, [follower]);
+    assert_eq!(bench.lease_ids(1).await, [plain]);
 }
 
 /// Rule 6.

@@ -43,6 +43,7 @@ macro_rules! conformance {
                 a_batch_may_mix_new_keys_with_known_ones
                 a_done_key_survives_a_crash
                 a_replayed_message_whose_key_is_done_is_completed_unrun
+                what_a_claim_makes_the_first_of_its_stream_comes_in_its_turn
                 a_message_that_waits_for_its_key_costs_the_claim_nothing
                 a_key_whose_owner_died_goes_back_to_the_replayed_message
                 effect_key_and_acknowledgement_commit_together_or_not_at_all
@@ -125,6 +126,7 @@ macro_rules! conformance {
             desk {
                 a_replayed_message_begins_a_new_life_with_its_old_history
                 only_dead_letters_can_be_replayed
+                a_dead_letter_whose_bytes_changed_is_not_sent_back
                 a_replay_with_other_bytes_keeps_the_original_ones
                 a_replay_to_another_queue_leaves_both_queues_adding_up
                 a_replay_to_an_unknown_queue_changes_nothing

@@ -202,8 +202,15 @@ impl Fixture for PostgresFixture {
     }
 
     fn damage(&self, id: MessageId) {
-        let sql = format!("UPDATE sickbay.waiting SET payload = payload || 'x' WHERE id = {}", id.number());
-        assert_eq!(self.execute(&sql), 1);
+        let change = |table: &str, payload: &str, old: &str| {
+            self.execute(&format!(
+                "UPDATE sickbay.{table} SET {payload} = {old} || 'x' WHERE id = {}",
+                id.number()
+            ))
+        };
+        let changed =
+            change("waiting", "payload", "payload") + change("dead", "message.payload", "(message).payload");
+        assert_eq!(changed, 1);
     }
 }
 
