@@ -284,12 +284,13 @@ impl World {
         }
         self.catch_up();
         self.let_go(0);
+        let closing = (self.kind == stores::Kind::Postgres).then(|| self.fixture.process());
         // The watched store holds a clone, which must go first, or the file stays open.
         let spare: std::sync::Arc<dyn sickbay_core::port::Store> =
             std::sync::Arc::new(sickbay_store::MemoryStore::new(std::sync::Arc::new(self.clock.clone())));
         self.store.replace(spare);
         self.fixture.reopen();
-        self.oracle().reopened(self.now().millis());
+        self.oracle().reopened(closing, self.now().millis());
         self.store.replace(self.fixture.store());
     }
 
@@ -309,7 +310,9 @@ impl World {
         // A store may deliver what came back from memory, where the bytes are whole.
         // Which messages of a probed type it comes to, and finds damaged, is left to it.
         let plain = |entry: &Entry| entry.stream.is_none() && entry.kind.is_none();
-        let fresh = |entry: &Entry| entry.is_waiting() && entry.seen == 0 && plain(entry);
+        // PostgreSQL notices it when the claim is made, which then gets one less.
+        let waits = |entry: &Entry| entry.is_waiting() && self.kind != stores::Kind::Postgres;
+        let fresh = |entry: &Entry| waits(entry) && entry.seen == 0 && plain(entry);
         let untouched = |entry: &Entry| !entry.damaged && (entry.is_dead() || fresh(entry));
         let whole = self.oracle().entry(id.number()).is_some_and(untouched);
         if whole {

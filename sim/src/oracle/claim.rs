@@ -31,11 +31,11 @@ impl Oracle {
         let probing = self.lines.iter().any(|line| line.gates.values().any(probed));
         self.put_off.clear();
         self.keys_taken.clear();
-        let (mut expected, freed) = self.handed_out(queue, claim);
+        let mut expected = self.handed_out(queue, claim);
         if probing {
             self.doubt();
         }
-        if (freed || probing) && seen != expected && (!seen.is_empty() || expected.is_empty()) {
+        if probing && seen != expected && (!seen.is_empty() || expected.is_empty()) {
             expected = self.hand_out_instead(&expected, &seen, claim);
         }
         if seen != expected && self.violation().is_none() {
@@ -111,22 +111,19 @@ impl Oracle {
     }
 
     /// Hands out what the claim must get; the tokens are filled in later.
-    /// Also says whether a stream became free on the way.
-    fn handed_out(&mut self, queue: usize, claim: &Claim) -> (Vec<u64>, bool) {
+    fn handed_out(&mut self, queue: usize, claim: &Claim) -> Vec<u64> {
         let hands = self.hands(claim.process);
         if hands.iter().any(|id| self.entries.get(id).is_some_and(|entry| entry.suspect)) {
-            return (Vec::new(), false);
+            return Vec::new();
         }
-        let (mut given, mut freed) = (Vec::new(), false);
+        let mut given = Vec::new();
         let mut alone = self.suspect_waits_for(claim);
         while given.len() < claim.max as usize {
             if alone && !(hands.is_empty() && given.is_empty()) {
                 break;
             }
             let Some(id) = self.best(queue, alone) else { break };
-            let in_stream = self.entries.get(&id).is_some_and(|entry| entry.stream.is_some());
             if !self.take(id, claim) {
-                freed |= in_stream && self.entries.get(&id).is_none_or(|entry| !entry.is_waiting());
                 // What it found at its key, or its bytes, has changed what can be claimed.
                 alone = self.suspect_waits_for(claim);
                 continue;
@@ -137,11 +134,10 @@ impl Oracle {
             }
             self.take_run(id, claim, &mut given);
         }
-        (given, freed)
+        given
     }
 
-    /// A stream became free in the middle of the claim, or a probe chose: what the claim gets is left to the
-    /// store, as long as it can be claimed.
+    /// A probe chose: what the claim gets is left to the store, as long as it can be claimed.
     fn hand_out_instead(&mut self, expected: &[u64], seen: &[u64], claim: &Claim) -> Vec<u64> {
         expected.iter().for_each(|id| self.take_back(*id));
         for (at, before) in std::mem::take(&mut self.keys_taken).into_iter().rev() {

@@ -110,6 +110,11 @@ impl Entry {
         matches!(self.place, Place::Leased { .. })
     }
 
+    /// It is in the hands of this process.
+    pub fn is_leased_by(&self, process: ProcessId) -> bool {
+        matches!(self.place, Place::Leased { process: by, .. } if by == process)
+    }
+
     /// It is in quarantine and not discarded.
     pub fn is_dead(&self) -> bool {
         matches!(self.place, Place::Dead { .. })

@@ -234,10 +234,15 @@ impl Oracle {
         self.restart(clock);
     }
 
-    /// The store was closed tidily and opened again.
-    pub fn reopened(&mut self, clock: i64) {
+    /// The store was closed tidily and opened again. It gave back what was in anybody's hands, or what was in this
+    /// process's and found the rest when it was opened.
+    pub fn reopened(&mut self, closing: Option<ProcessId>, clock: i64) {
         for id in self.leased(Entry::is_leased) {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
+            if !closing.is_none_or(|process| entry.is_leased_by(process)) {
+                self.redeliver(id);
+                continue;
+            }
             entry.note(AttemptEnd::Released);
             entry.counters.releases += 1;
             entry.cause = Some(Cause::Released);

@@ -265,7 +265,7 @@ impl Oracle {
 
     /// What a process holds, smallest number first.
     pub fn hands(&self, process: ProcessId) -> Vec<u64> {
-        let held = |entry: &Entry| matches!(entry.place, Place::Leased { process: by, .. } if by == process);
+        let held = |entry: &Entry| entry.is_leased_by(process);
         self.lines
             .iter()
             .flat_map(|line| &line.live)

@@ -143,14 +143,18 @@ impl Inner {
 
     /// Gives back what was claimed for a caller who has gone away (contract 11).
     pub(super) async fn give_back(&self, deliveries: &[Delivery]) -> Result<(), StoreError> {
+        self.release(deliveries.iter().map(Delivery::token).collect()).await
+    }
+
+    /// Gives back what is held under these tokens.
+    pub(super) async fn release(&self, tokens: Vec<LeaseToken>) -> Result<(), StoreError> {
+        if tokens.is_empty() {
+            return Ok(());
+        }
         let mut columns = Columns::default();
-        for delivery in deliveries {
-            columns.add(Settlement::release(delivery.token()));
-        }
-        if !deliveries.is_empty() {
-            self.exchange_once(&columns, None).await?;
-            self.bell.ring(None);
-        }
+        tokens.into_iter().for_each(|token| columns.add(Settlement::release(token)));
+        self.exchange_once(&columns, None).await?;
+        self.bell.ring(None);
         Ok(())
     }
 }

@@ -67,8 +67,16 @@ impl Inner {
         self.transact(Arrival).await
     }
 
+    /// Gives back what this instance holds, and forgets the instance.
     pub(super) async fn leave(&self) -> Result<(), StoreError> {
         let process = self.process.0 as i64;
+        let held = "SELECT epoch, claim, unnest(ids) FROM sickbay.lease WHERE process = $1";
+        let rows = self.query(held, &[(&process, Type::INT8)]).await?;
+        let tokens = rows.iter().map(|row| {
+            let (epoch, claim) = (row.get::<_, i64>(0) as u64, row.get::<_, i64>(1) as u64);
+            Ok(LeaseToken { epoch, claim, message: id(row.get(2))? })
+        });
+        self.release(tokens.collect::<Result<_, StoreError>>()?).await?;
         let gone = "DELETE FROM sickbay.instance WHERE process = $1";
         self.query(gone, &[(&process, Type::INT8)]).await.map(drop)
     }

@@ -21,6 +21,8 @@ const SKIPS_MAX: u32 = 1000;
 pub(super) struct Gathered {
     pub(super) taken: Vec<Taken>,
     skips: u32,
+    /// A suspect became claimable on the way, which is handed out alone: nothing else is taken.
+    suspect: bool,
 }
 
 /// What came of a claim.
@@ -47,15 +49,15 @@ impl Tx<'_> {
                 return nothing(false);
             }
         } else {
-            self.gather(queue_no, claim.max, &mut gathered)?;
+            self.gather(queue_no, claim, &mut gathered)?;
             if gathered.taken.len() < claim.max as usize && self.reopen_probed(queue_no)? {
-                self.gather(queue_no, claim.max, &mut gathered)?;
+                self.gather(queue_no, claim, &mut gathered)?;
             }
             // What was passed over may have made room for something more urgent than itself.
             let mut skips = 0;
             while gathered.taken.is_empty() && (skips + 1..SKIPS_MAX).contains(&gathered.skips) {
                 skips = gathered.skips;
-                self.gather(queue_no, claim.max, &mut gathered)?;
+                self.gather(queue_no, claim, &mut gathered)?;
             }
             // Or for a suspect.
             if gathered.taken.is_empty()
@@ -141,12 +143,16 @@ impl Tx<'_> {
     }
 
     /// Gathers from all priorities of a queue, the most urgent first.
-    fn gather(&mut self, queue_no: i64, max: u32, gathered: &mut Gathered) -> Result<(), StoreError> {
+    fn gather(&mut self, queue_no: i64, claim: &Claim, gathered: &mut Gathered) -> Result<(), StoreError> {
         let run_max = self.queue(queue_no)?.policy.run_max.max(1);
         let mut index = 0;
-        while index < 10 && gathered.taken.len() < max as usize && gathered.skips < SKIPS_MAX {
+        while index < 10 && gathered.taken.len() < claim.max as usize && gathered.skips < SKIPS_MAX {
+            if gathered.suspect {
+                return Ok(());
+            }
             let band = if bug!(PriorityInverted) { 9 - index } else { index };
-            let again = self.gather_band(queue_no, band, max, run_max, gathered)?;
+            let again = self.gather_band(queue_no, band, claim.max, run_max, gathered)?;
+            gathered.suspect = again && self.suspects_wait_for(claim.process)?;
             index = if again { 0 } else { index + 1 };
         }
         Ok(())

@@ -29,6 +29,26 @@ pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_is_handed_out_
     assert!(got[0].suspect);
 }
 
+/// The same for a process whose hands are not empty: it gets nothing until they are.
+pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_ends_the_claim(f: &mut dyn Fixture) {
+    let policy = QueuePolicy { when_head_quarantined: WhenHeadQuarantined::Pass, ..QueuePolicy::default() };
+    let bench = Bench::with(f, policy).await;
+    let head = bench.dead(message("head").key(key("k")).stream(stream("s"))).await;
+    bench.push(message("owner").key(key("k"))).await;
+    let owner = bench.lease_one().await;
+    bench.done(&owner).await;
+    let follower = bench.push(message("follower").stream(stream("s"))).await;
+    assert_eq!(bench.take(bench.claim_as(process(1), 1)).await[0].message.id, follower);
+    let in_hand = bench.push(message("in hand")).await;
+    assert_eq!(bench.take(bench.claim_as(process(2), 1)).await[0].message.id, in_hand);
+    assert!(matches!(bench.replay(head).await, Replayed::Done));
+    assert_eq!(good(bench.store().process_died(process(1), "signal 9".into()).await), 1);
+    let plain = bench.push(message("plain")).await;
+    assert!(bench.take(bench.claim_as(process(2), 3)).await.is_empty());
+    assert_eq!(bench.take(bench.claim_as(process(3), 3)).await[0].message.id, follower);
+    assert_eq!(bench.take(bench.claim_as(process(2), 3)).await[0].message.id, plain);
+}
+
 /// Rule 17.
 pub async fn what_a_dead_process_held_is_suspect_at_once(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;

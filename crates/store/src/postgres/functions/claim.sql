@@ -176,6 +176,8 @@ BEGIN
         END LOOP;
         IF v_changed THEN
             v_seen := array_remove(v_seen, w.id);
+            -- A suspect that this made claimable is handed out alone.
+            EXIT WHEN p_suspicion = 0 AND sickbay.suspicion(p_now, p_process) > 0;
         END IF;
         EXIT WHEN cardinality(v_chosen) >= p_max OR v_moved > 5000 OR p_suspicion = 1 AND v_chosen <> '{}';
         EXIT WHEN NOT v_changed AND cardinality(v_seen) = v_before;

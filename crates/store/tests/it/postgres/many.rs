@@ -218,6 +218,30 @@ fn an_instance_that_died_is_found_out_when_its_name_comes_back() {
 }
 
 #[test]
+fn an_instance_that_is_closed_gives_back_what_it_holds_and_nothing_else() {
+    block(async {
+        let schema = Schema::create().await;
+        let (here, there) =
+            (open(&schema, QueuePolicy::default()).await, open(&schema, QueuePolicy::default()).await);
+        push_many(&here, (0..6).map(|n| message(format!("{n}"))).collect()).await;
+        let mine = here.exchange(Exchange::claim(claim(here.process(), 3))).await.unwrap().deliveries;
+        let theirs = there.exchange(Exchange::claim(claim(there.process(), 2))).await.unwrap().deliveries;
+        here.close().await.unwrap();
+        let stats = there.stats(&queue()).await.unwrap();
+        assert_eq!((stats.pending, stats.active), (4, 2));
+        let again = there.exchange(Exchange::claim(claim(there.process(), 3))).await.unwrap().deliveries;
+        let ids = |deliveries: &[Delivery]| deliveries.iter().map(|d| d.message.id).collect::<Vec<_>>();
+        assert_eq!(ids(&again), ids(&mine));
+        assert!(again.iter().all(|d| !d.suspect && (d.counters.releases, d.counters.expiries) == (1, 0)));
+        let settlements = theirs.iter().map(|d| Settlement::complete(d.token())).collect();
+        assert_eq!(
+            there.exchange(Exchange::settle(settlements)).await.unwrap().settled,
+            [Settled::Applied, Settled::Applied]
+        );
+    });
+}
+
+#[test]
 fn a_new_epoch_voids_what_was_given_out_before() {
     block(async {
         let schema = Schema::create().await;
