@@ -190,7 +190,6 @@ impl<'t> Scanner<'t> {
         let mut back = self.pieces.iter().rev().filter(|piece| !matches!(piece, Piece::Space));
         match (back.next(), back.next()) {
             (Some(Piece::Mark('=')), _) => words::is_telling_key(word),
-            (Some(Piece::Mark(':')), Some(Piece::Mark('"' | '\''))) => words::is_telling_key(word),
             (Some(Piece::Mark(':')), _) if self.braces > 0 => words::is_telling_key(word),
             // `error: 'x' is not a colour`: what is quoted here is rather a value.
             (Some(Piece::Mark(':')), _) => words::is_text_key(word) && !words::is_error_word(word),
@@ -239,9 +238,8 @@ impl<'t> Scanner<'t> {
     /// `key=value` without spaces: the value is volatile unless the key tells the cause.
     fn equals(&mut self) {
         let bytes = self.line.as_bytes();
-        let touches_key = self.at > 0
-            && matches!(self.pieces.last(), Some(Piece::Word(_)))
-            && bytes[self.at - 1].is_ascii_alphanumeric();
+        let touches_key =
+            matches!(self.pieces.last(), Some(Piece::Word(_))) && bytes[self.at - 1].is_ascii_alphanumeric();
         self.mark('=');
         let key = self.before[0];
         let next = self.line[self.at..].chars().next();
@@ -250,12 +248,11 @@ impl<'t> Scanner<'t> {
         if !tight || words::is_telling_key(key) {
             return;
         }
-        let value = self.line[self.at..]
-            .find(|c: char| {
-                c.is_whitespace() || matches!(c, ',' | ';' | ')' | ']' | '}' | '>' | '|' | '&' | '"' | '\'')
-            })
-            .unwrap_or(self.line.len() - self.at);
-        self.at += value;
+        let rest = &self.line[self.at..];
+        let end = rest.find(|c: char| {
+            c.is_whitespace() || matches!(c, ',' | ';' | ')' | ']' | '}' | '>' | '|' | '&' | '"' | '\'')
+        });
+        self.at += end.unwrap_or(rest.len());
         self.volatile(Kind::Value);
     }
 
@@ -272,8 +269,7 @@ impl<'t> Scanner<'t> {
             let apostrophe = c == '\''
                 && at > 0
                 && bytes[at - 1].is_ascii_alphabetic()
-                && bytes.get(at + 1).is_some_and(u8::is_ascii_alphabetic)
-                && self.closes_at != Some(self.at + at);
+                && bytes.get(at + 1).is_some_and(u8::is_ascii_alphabetic);
             let escape = at > 0 && c == '\\' && rest[at..].starts_with("\\u{");
             if escape || !(chunk::belongs(c) || apostrophe) {
                 break;

@@ -186,6 +186,32 @@ fn the_first_rule_that_matches_names_the_group() {
     assert_eq!(by("S3 said SlowDown to a"), by("whatever, S3 said SlowDown"));
     assert_ne!(by("S3 said SlowDown"), by("S3 said AccessDenied"));
     assert_eq!(by("no rule for this"), of("no rule for this"));
+    let texts = ["S3 said SlowDown to a", "no rule for this"];
+    let many = grouping.signatures(&texts.map(subject));
+    let each: Vec<_> = texts.iter().map(|text| by(text)).collect();
+    assert_eq!(many.iter().map(|(signature, _)| *signature).collect::<Vec<_>>(), each);
+    assert_eq!(many[0].1, "s3-SlowDown");
+}
+
+#[test]
+fn a_rule_looks_at_the_first_sixteen_kilobytes() {
+    let rule = [GroupingRule::new("wide", "é").unwrap()];
+    let text = |before: usize| format!("{}é", "x".repeat(before));
+    assert!(Grouping::new(&rule).rule_for(&text((16 << 10) - 2)).is_some());
+    assert!(Grouping::new(&rule).rule_for(&text((16 << 10) - 1)).is_none());
+}
+
+#[test]
+fn rules_are_the_same_if_name_and_pattern_are() {
+    let rule = |name: &str, pattern: &str| GroupingRule::new(name, pattern).unwrap();
+    assert_eq!(rule("a", "x"), rule("a", "x"));
+    assert_ne!(rule("a", "x"), rule("b", "x"));
+    assert_ne!(rule("a", "x"), rule("a", "y"));
+}
+
+#[test]
+fn control_characters_are_spaces() {
+    check(&[("a\u{1}b\u{fffd}c", "a b c")]);
 }
 
 #[test]

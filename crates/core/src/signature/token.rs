@@ -84,12 +84,9 @@ pub(super) fn is_time(token: &str) -> bool {
         && bytes.windows(3).any(|w| w[0].is_ascii_digit() && w[1] == b':' && w[2].is_ascii_digit())
 }
 
-/// `0x1f2e`, or at least 8 hexadecimal digits, in groups or not: a hash, a UUID, a memory address.
+/// At least 8 hexadecimal digits, in groups or not: a hash, a UUID, a memory address.
 fn is_hex(token: &str) -> bool {
     let body = token.trim_start_matches(['-', '+']);
-    if let Some(hex) = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
-        return !hex.is_empty() && hex.bytes().all(|b| b.is_ascii_hexdigit() || b == b'_');
-    }
     let one_case =
         !(body.bytes().any(|b| b.is_ascii_lowercase()) && body.bytes().any(|b| b.is_ascii_uppercase()));
     one_case
@@ -240,9 +237,7 @@ pub(super) fn is_function_name(token: &str) -> bool {
 pub(super) fn is_code(token: &str) -> bool {
     let digits = token.trim_start_matches(|c: char| c.is_ascii_uppercase());
     let digits = digits.strip_prefix(['-', '_']).unwrap_or(digits);
-    (1..=5).contains(&digits.len())
-        && digits.len() < token.len()
-        && digits.bytes().all(|b| b.is_ascii_digit())
+    (1..=5).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// A name in code that happens to hold digits, without them: `HttpServer2$Filter`, `com.acme.Job12`.

@@ -121,11 +121,11 @@ impl<'t> Reader<'t> {
         } else if text.eq_ignore_ascii_case("stack backtrace:") || text.eq_ignore_ascii_case("backtrace:") {
             self.mode = Mode::Backtrace;
         } else if let Some(message) = cause_behind_marker(text) {
-            self.sections.push(Section { message: vec![message], chained: true, ..Section::default() });
+            self.sections.push(Section { message: vec![message], ..Section::default() });
             self.mode = Mode::Message;
         } else if self.mode == Mode::Causes && line.starts_with([' ', '\t']) {
             let message = without_number(text);
-            self.sections.push(Section { message: vec![message], chained: true, ..Section::default() });
+            self.sections.push(Section { message: vec![message], ..Section::default() });
         } else {
             return false;
         }
