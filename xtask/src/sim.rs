@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use crate::cargo::cargo;
+use crate::servers::Postgres;
 
 /// `sim --bugs` looks for known defects, which are compiled in for that only; `sim --replay DIR` runs kept
 /// scripts; anything else are schedules.
@@ -31,6 +32,28 @@ fn call(root: &Path, features: &[&str], command: &str, arguments: &[String]) -> 
     line.extend(features);
     line.extend(["--", command]);
     line.extend(arguments.iter().map(String::as_str));
-    let status = cargo(root, &line).status().context("cargo cannot be started")?;
+    let mut command = cargo(root, &line);
+    let server = on_postgres(arguments).then(Postgres::start_fast).transpose()?;
+    if let Some(server) = &server {
+        command.env("SICKBAY_TEST_POSTGRES", &server.url);
+    }
+    let status = command.status().context("cargo cannot be started")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether the arguments ask for schedules on PostgreSQL, which needs a server.
+fn on_postgres(arguments: &[String]) -> bool {
+    arguments.windows(2).any(|pair| pair[0] == "--store" && pair[1] == "postgres")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_postgres;
+
+    #[test]
+    fn a_server_is_started_for_schedules_on_it_only() {
+        let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        assert!(on_postgres(&words("--seeds 5 --store postgres --json")));
+        assert!(!on_postgres(&words("--seeds 5 --store sqlite")) && !on_postgres(&words("--store")));
+    }
 }

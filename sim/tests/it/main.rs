@@ -39,6 +39,15 @@ fn random_schedules_on_sqlite_break_no_promise() {
     nothing_is_found(&short(16, 300, Kind::Sqlite));
 }
 
+mod postgres {
+    use super::*;
+
+    #[test]
+    fn random_schedules_break_no_promise() {
+        nothing_is_found(&short(6, 300, Kind::Postgres));
+    }
+}
+
 #[test]
 fn a_schedule_ends_the_same_each_time_it_is_run() {
     for seed in 1..6 {

@@ -85,6 +85,11 @@ mod tests {
             assert_eq!(windows.add(now, &order, Some(Signature::from_bits(u64::MAX))), n + 1, "never quiet");
             assert!(windows.tracked.len() <= TRACKED_MAX);
         }
+        for n in 0..3 * TRACKED_MAX as u64 {
+            let now = Timestamp::from_millis(20 * TRACKED_MAX as i64 + n as i64);
+            assert_eq!(windows.add(now, &order, Some(Signature::from_bits(1 << 40 | n))), 1);
+            assert!(windows.tracked.len() <= TRACKED_MAX, "only new ones");
+        }
     }
 
     #[test]
@@ -94,5 +99,7 @@ mod tests {
             assert_eq!(window.add(Timestamp::from_millis(5)), n);
         }
         assert_eq!(window.failures.len(), 1);
+        assert_eq!(window.clone().add(Timestamp::from_millis(5 + 59_999)), 100_001);
+        assert_eq!(window.add(Timestamp::from_millis(5 + 60_000)), 1, "all of them are a minute old");
     }
 }
