@@ -137,7 +137,7 @@ fn bugs(wanted: Option<&str>, arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn replay(folder: &str) -> Result<ExitCode> {
-    let results = run_folder(&PathBuf::from(folder))?;
+    let results = run_folder(&PathBuf::from(folder), &[Kind::Memory, Kind::Sqlite])?;
     for (name, outcome) in &results {
         match outcome {
             Ok(()) => println!("ok      {name}"),

@@ -236,8 +236,8 @@ pub fn read(text: &str) -> Result<Vec<Command>> {
     lines.filter(|line| !line.is_empty()).map(parse).collect()
 }
 
-/// Runs every script of a folder on every store. Answers their names with what is wrong with them.
-pub fn run_folder(folder: &Path) -> Result<Vec<(String, Result<(), String>)>> {
+/// Runs every script of a folder on these stores. Answers their names with what is wrong with them.
+pub fn run_folder(folder: &Path, kinds: &[Kind]) -> Result<Vec<(String, Result<(), String>)>> {
     let mut results = Vec::new();
     let listing = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let mut files: Vec<_> = listing.filter_map(|entry| entry.ok().map(|entry| entry.path())).collect();
@@ -245,8 +245,8 @@ pub fn run_folder(folder: &Path) -> Result<Vec<(String, Result<(), String>)>> {
     for file in files.into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "txt")) {
         let script = read(&std::fs::read_to_string(&file)?)?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        for kind in [Kind::Memory, Kind::Sqlite] {
-            let outcome = run(kind, Looks::Always, &script).map(drop).map_err(|failed| {
+        for kind in kinds {
+            let outcome = run(*kind, Looks::Always, &script).map(drop).map_err(|failed| {
                 format!("step {}: {}: {}", failed.at, failed.violation.invariant, failed.violation.text)
             });
             results.push((format!("{name} on {}", kind.as_str()), outcome));

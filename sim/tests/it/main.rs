@@ -46,6 +46,11 @@ mod postgres {
     fn random_schedules_break_no_promise() {
         nothing_is_found(&short(6, 300, Kind::Postgres));
     }
+
+    #[test]
+    fn every_schedule_that_once_failed_passes() {
+        what_once_failed_passes(&[Kind::Postgres]);
+    }
 }
 
 #[test]
@@ -55,14 +60,18 @@ fn a_schedule_ends_the_same_each_time_it_is_run() {
     }
 }
 
-#[test]
-fn every_schedule_that_once_failed_passes() {
+fn what_once_failed_passes(kinds: &[Kind]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("regressions");
-    let results = run_folder(&folder).unwrap();
+    let results = run_folder(&folder, kinds).unwrap();
     assert!(!results.is_empty());
     for (name, outcome) in results {
         assert_eq!(outcome, Ok(()), "{name}");
     }
+}
+
+#[test]
+fn every_schedule_that_once_failed_passes() {
+    what_once_failed_passes(&[Kind::Memory, Kind::Sqlite]);
 }
 
 #[test]
