@@ -113,7 +113,12 @@ impl Tx<'_> {
         }
         let Some((index, due_at, number)) = queue.suspects.iter().find(|suspect| suspect.1 <= now).copied()
         else {
-            return Ok(None);
+            // A probe may let one through that is still held back.
+            return if self.reopen_probed_suspects(queue_no)? {
+                self.first_suspect(queue_no)
+            } else {
+                Ok(None)
+            };
         };
         let band = Band(queue_no << 4 | index);
         for place in [Place::parked(band, number), Place::fresh(band, number)] {

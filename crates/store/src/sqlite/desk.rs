@@ -114,16 +114,29 @@ impl Tx<'_> {
     /// While probes are left, what is due of their types comes back, as many as may pass: those that came
     /// back before may have been taken out by hand, or wait for their stream.
     pub(super) fn reopen_probed(&mut self, queue: i64) -> Result<bool, StoreError> {
+        let mut back = 0;
+        for (type_no, left) in self.probed(queue)? {
+            back += self.reopen(queue, type_no, i64::from(left), self.now)?;
+        }
+        Ok(back > 0)
+    }
+
+    /// The same for suspects alone, for which others wait.
+    pub(super) fn reopen_probed_suspects(&mut self, queue: i64) -> Result<bool, StoreError> {
+        let mut back = 0;
+        for (type_no, left) in self.probed(queue)? {
+            back += self.reopen_suspects(queue, type_no, i64::from(left), self.now)?;
+        }
+        Ok(back > 0)
+    }
+
+    /// Types of which probes are left, and how many.
+    fn probed(&mut self, queue: i64) -> Result<Vec<(i64, u32)>, StoreError> {
         let probes = |(no, gate): (&i64, &TypeGate)| match gate {
             TypeGate::Probing { left: left @ 1.. } => Some((*no, *left)),
             _ => None,
         };
-        let probed: Vec<(i64, u32)> = self.queue(queue)?.gates.iter().filter_map(probes).collect();
-        let mut back = 0;
-        for (type_no, left) in probed {
-            back += self.reopen(queue, type_no, i64::from(left), self.now)?;
-        }
-        Ok(back > 0)
+        Ok(self.queue(queue)?.gates.iter().filter_map(probes).collect())
     }
 
     /// Messages whose type may be delivered again come back, a part at a time.
@@ -139,17 +152,28 @@ impl Tx<'_> {
 
     /// Suspects come back first: whoever works on the queue waits for them.
     fn reopen(&mut self, queue: i64, type_no: i64, count: i64, due_until: i64) -> Result<i64, StoreError> {
-        let suspects = self.held_back(queue, type_no, true, count, due_until)?;
-        let others = self.held_back(queue, type_no, false, count - suspects.len() as i64, due_until)?;
-        for place in &suspects {
-            self.begin()?;
-            self.set_waiting_state(*place, 4)?;
-        }
+        let suspects = self.reopen_suspects(queue, type_no, count, due_until)?;
+        let others = self.held_back(queue, type_no, false, count - suspects, due_until)?;
         for place in &others {
             self.begin()?;
             self.set_waiting_state(*place, 0)?;
         }
-        Ok((suspects.len() + others.len()) as i64)
+        Ok(suspects + others.len() as i64)
+    }
+
+    fn reopen_suspects(
+        &mut self,
+        queue: i64,
+        type_no: i64,
+        count: i64,
+        until: i64,
+    ) -> Result<i64, StoreError> {
+        let suspects = self.held_back(queue, type_no, true, count, until)?;
+        for place in &suspects {
+            self.begin()?;
+            self.set_waiting_state(*place, 4)?;
+        }
+        Ok(suspects.len() as i64)
     }
 
     /// Messages that a gate holds back, the first due first.

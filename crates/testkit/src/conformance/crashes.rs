@@ -4,12 +4,13 @@ use sickbay_core::decide::SetAside;
 use sickbay_core::delivery::Cause;
 use sickbay_core::message::Status;
 use sickbay_core::policy::WhenHeadQuarantined;
-use sickbay_core::port::Replayed;
+use sickbay_core::port::{Claim, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
-use sickbay_core::{Failure, QueuePolicy, Reason, Settlement};
+use sickbay_core::stats::TypeGate;
+use sickbay_core::{Failure, NewMessage, QueuePolicy, Reason, Settlement};
 
-use super::bench::{Bench, good, key, message, process, queue, retry, retrying, stream};
+use super::bench::{Bench, good, key, kind, message, process, queue, retry, retrying, stream};
 use crate::fixture::Fixture;
 
 /// Rules 6, 18 and 20: the claim completes a replayed head whose key is done, and the suspect behind it is next.
@@ -47,6 +48,30 @@ pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_ends_the_claim
     assert!(bench.take(bench.claim_as(process(2), 3)).await.is_empty());
     assert_eq!(bench.take(bench.claim_as(process(3), 3)).await[0].message.id, follower);
     assert_eq!(bench.take(bench.claim_as(process(2), 3)).await[0].message.id, plain);
+}
+
+/// Rules 18 and 31: the first of two suspects that a probe would let through is taken out by hand.
+pub async fn a_probe_lets_the_next_suspect_through_though_another_queue_has_one(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.define("r", QueuePolicy::default()).await;
+    let from_r = |process| Claim { queue: queue("r"), ..bench.claim_as(process, 1) };
+    assert!(bench.take(from_r(process(4))).await.is_empty(), "it works on both queues");
+    let first = bench.push(message("a").message_type(kind("t"))).await;
+    let second = bench.push(message("b").message_type(kind("t"))).await;
+    bench.push(NewMessage { queue: queue("r"), ..message("c") }).await;
+    bench.take(bench.claim_as(process(1), 1)).await;
+    bench.take(bench.claim_as(process(2), 1)).await;
+    bench.take(from_r(process(3))).await;
+    let gate = async |gate| good(bench.store().set_type_gate(&queue("q"), &kind("t"), gate).await);
+    gate(TypeGate::Paused).await;
+    for dead in 1..4 {
+        assert_eq!(good(bench.store().process_died(process(dead), "signal 9".into()).await), 1);
+    }
+    assert!(bench.take(bench.claim_as(process(4), 1)).await.is_empty());
+    gate(TypeGate::Probing { left: 1 }).await;
+    good(bench.store().dead_letter(vec![first], "by hand".into()).await);
+    let taken = bench.take(bench.claim_as(process(4), 3)).await;
+    assert_eq!(taken.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [second]);
 }
 
 /// Rule 17.
