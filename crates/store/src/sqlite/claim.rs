@@ -74,79 +74,6 @@ impl Tx<'_> {
         Ok(Claimed { deliveries: self.hand_out(claim, queue_no, gathered.taken)?, again: false })
     }
 
-    /// True if a suspect can be claimed in any queue that the process works on.
-    fn suspects_wait_for(&mut self, process: sickbay_core::port::ProcessId) -> Result<bool, StoreError> {
-        let queues: Vec<i64> = match self.state.processes.get(&process) {
-            Some(process) => process.works_on(self.now).map(|(queue, _)| queue).collect(),
-            None => return Ok(false),
-        };
-        for no in queues.into_iter().filter(|_| !bug!(SuspectsNotAlone)) {
-            while let Some((place, due_at)) = self.first_suspect(no)? {
-                let (type_no, stream) = self.type_and_stream(place)?;
-                if !self.gate_is_open(no, type_no) {
-                    self.begin()?;
-                    self.set_waiting_state(place, 2)?;
-                    self.let_next_go(stream)?;
-                } else if let Some(stream) = stream.filter(|s| self.state.leased_streams.contains_key(s)) {
-                    self.demote(stream, place, due_at)?;
-                    self.forget_candidate(place, due_at)?;
-                } else {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    fn type_and_stream(&self, place: Place) -> Result<(Option<i64>, Option<i64>), StoreError> {
-        self.prepare("SELECT type, stream FROM message WHERE place = ?1")?
-            .query_row([place.0], |row| Ok((row.get(0)?, row.get(1)?)))
-            .translated()
-    }
-
-    /// The first suspect of a queue that is due.
-    fn first_suspect(&mut self, queue_no: i64) -> Result<Option<(Place, i64)>, StoreError> {
-        let now = self.now;
-        let queue = self.queue(queue_no)?;
-        if queue.paused {
-            return Ok(None);
-        }
-        let Some((index, due_at, number)) = queue.suspects.iter().find(|suspect| suspect.1 <= now).copied()
-        else {
-            // A probe may let one through that is still held back.
-            return if self.reopen_probed_suspects(queue_no)? {
-                self.first_suspect(queue_no)
-            } else {
-                Ok(None)
-            };
-        };
-        let band = Band(queue_no << 4 | index);
-        for place in [Place::parked(band, number), Place::fresh(band, number)] {
-            if self
-                .prepare("SELECT 1 FROM waiting WHERE place = ?1 AND state = 4")?
-                .exists([place.0])
-                .translated()?
-            {
-                return Ok(Some((place, due_at)));
-            }
-        }
-        self.queue(queue_no)?.suspects.remove(&(index, due_at, number));
-        self.first_suspect(queue_no)
-    }
-
-    fn gather_suspect(&mut self, queue_no: i64, gathered: &mut Gathered) -> Result<bool, StoreError> {
-        while let Some((place, due_at)) = self.first_suspect(queue_no)? {
-            self.forget_candidate(place, due_at)?;
-            let candidate = self.read_candidate(place)?;
-            self.take_waiting(candidate, gathered)?;
-            // One that a gate, its stream or its key keeps back is no reason to give nothing.
-            if !gathered.taken.is_empty() {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// Gathers from all priorities of a queue, the most urgent first.
     fn gather(&mut self, queue_no: i64, claim: &Claim, gathered: &mut Gathered) -> Result<(), StoreError> {
         let run_max = self.queue(queue_no)?.policy.run_max.max(1);
@@ -321,7 +248,7 @@ impl Tx<'_> {
         Ok(fresh)
     }
 
-    fn read_candidate(&self, place: Place) -> Result<Taken, StoreError> {
+    pub(super) fn read_candidate(&self, place: Place) -> Result<Taken, StoreError> {
         self.prepare(&format!(
             "SELECT {WAITING_COLUMNS}, {MESSAGE_COLUMNS} FROM waiting w JOIN message m ON m.place = w.place
              WHERE w.place = ?1"
@@ -375,7 +302,11 @@ impl Tx<'_> {
     }
 
     /// Takes a waiting message, or sets it where it belongs. True if another one of its stream can be claimed instead.
-    fn take_waiting(&mut self, candidate: Taken, gathered: &mut Gathered) -> Result<bool, StoreError> {
+    pub(super) fn take_waiting(
+        &mut self,
+        candidate: Taken,
+        gathered: &mut Gathered,
+    ) -> Result<bool, StoreError> {
         let Taken { mut lease, row } = candidate;
         (lease.pushed_at, lease.payload_bytes) = (row.pushed_at, row.payload.len() as u64);
         let (place, queue) = (lease.place, lease.place.queue());
@@ -410,7 +341,7 @@ impl Tx<'_> {
     }
 
     /// An entry was kept back that others of its stream may have waited for.
-    fn let_next_go(&mut self, stream: Option<i64>) -> Result<bool, StoreError> {
+    pub(super) fn let_next_go(&mut self, stream: Option<i64>) -> Result<bool, StoreError> {
         stream.map_or(Ok(false), |stream| self.let_stream_go(stream))
     }
 

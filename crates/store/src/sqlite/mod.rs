@@ -35,6 +35,7 @@ mod settle;
 mod state;
 mod stream;
 mod stream_view;
+mod suspect;
 mod sync;
 mod tx;
 mod view;
