@@ -25,6 +25,12 @@ pub(super) struct Gathered {
     suspect: bool,
 }
 
+impl Gathered {
+    fn may_go_on(&self, max: u32) -> bool {
+        self.taken.len() < max as usize && self.skips < SKIPS_MAX && !self.suspect
+    }
+}
+
 /// What came of a claim.
 pub(super) struct Claimed {
     pub(super) deliveries: Vec<Delivery>,
@@ -50,7 +56,8 @@ impl Tx<'_> {
             }
         } else {
             self.gather(queue_no, claim, &mut gathered)?;
-            if gathered.taken.len() < claim.max as usize && self.reopen_probed(queue_no)? {
+            // Those that come back first may have to wait for their streams.
+            while gathered.may_go_on(claim.max) && self.reopen_probed(queue_no)? {
                 self.gather(queue_no, claim, &mut gathered)?;
             }
             // What was passed over may have made room for something more urgent than itself.
@@ -78,10 +85,7 @@ impl Tx<'_> {
     fn gather(&mut self, queue_no: i64, claim: &Claim, gathered: &mut Gathered) -> Result<(), StoreError> {
         let run_max = self.queue(queue_no)?.policy.run_max.max(1);
         let mut index = 0;
-        while index < 10 && gathered.taken.len() < claim.max as usize && gathered.skips < SKIPS_MAX {
-            if gathered.suspect {
-                return Ok(());
-            }
+        while index < 10 && gathered.may_go_on(claim.max) {
             let band = if bug!(PriorityInverted) { 9 - index } else { index };
             let again = self.gather_band(queue_no, band, claim.max, run_max, gathered)?;
             gathered.suspect = again && self.suspects_wait_for(claim.process)?;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use sickbay_core::decide::SetAside;
 use sickbay_core::message::{Priority, Status};
+use sickbay_core::policy::Ordering;
 use sickbay_core::port::{Exchange, Exchanged};
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
-use sickbay_core::{Failure, Reason, Settlement};
+use sickbay_core::{Failure, QueuePolicy, Reason, Settlement};
 
 use super::bench::{Bench, code, good, kind, message, process, queue, retrying, seconds, stream};
 use crate::fixture::Fixture;
@@ -241,6 +242,30 @@ pub async fn a_claim_that_does_not_wait_gets_what_one_that_waits_cannot_have(f: 
     assert!(futures::poll!(&mut waiting).is_pending());
     let taken = bench.take(bench.claim_as(process(2), 1)).await;
     assert_eq!(taken.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [suspect]);
+}
+
+/// Rules 20 and 31: those that come before it wait for their streams.
+pub async fn a_probe_lets_through_what_can_be_claimed(f: &mut dyn Fixture) {
+    let policy = QueuePolicy { ordering: Ordering::Available, ..retrying(5, 1) };
+    let bench = Bench::with(f, policy).await;
+    for name in ["s", "u"] {
+        bench.push(message("fails").stream(stream(name)).message_type(kind("t"))).await;
+        let delivery = bench.lease_one().await;
+        bench.fail(&delivery, Failure::transient("no")).await;
+    }
+    for name in ["s", "u"] {
+        bench.push(message("goes on").stream(stream(name))).await;
+    }
+    bench.advance(2).await;
+    let gate = async |gate| good(bench.store().set_type_gate(&queue("q"), &kind("t"), gate).await);
+    gate(TypeGate::Paused).await;
+    let free = bench.push(message("free").message_type(kind("t"))).await;
+    let taken = bench.take(bench.claim_as(process(1), 9)).await;
+    assert!(taken.iter().all(|delivery| delivery.message.payload == "goes on"), "{taken:?}");
+    assert_eq!(taken.len(), 2);
+    gate(TypeGate::Probing { left: 1 }).await;
+    let taken = bench.take(bench.claim_as(process(2), 9)).await;
+    assert_eq!(taken.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [free]);
 }
 
 /// Rule 12, I9.

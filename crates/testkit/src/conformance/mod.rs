@@ -57,6 +57,7 @@ macro_rules! conformance {
                 a_paused_queue_hands_nothing_out_but_takes_everything_in
                 probes_count_down_and_the_gate_is_closed_at_zero
                 a_paused_type_does_not_hold_others_up
+                a_probe_lets_through_what_can_be_claimed
                 an_exchange_with_settlements_never_waits
                 one_exchange_settles_a_batch_and_claims_the_next
                 a_waiting_claim_is_served_by_a_push
