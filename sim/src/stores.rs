@@ -2,6 +2,8 @@
 
 mod postgres;
 
+pub(crate) use postgres::enter;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,11 +48,6 @@ impl Kind {
             Self::Postgres => "postgres",
         }
     }
-}
-
-/// Enters the place where connections live, if there are any.
-pub(crate) fn enter() -> Option<tokio::runtime::EnterGuard<'static>> {
-    postgres::enter()
 }
 
 struct Memory {

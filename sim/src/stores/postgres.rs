@@ -21,7 +21,8 @@ fn runtime() -> &'static Runtime {
     })
 }
 
-pub(super) fn enter() -> Option<EnterGuard<'static>> {
+/// Enters the place where connections live, if there are any.
+pub(crate) fn enter() -> Option<EnterGuard<'static>> {
     RUNTIME.get().map(Runtime::enter)
 }
 

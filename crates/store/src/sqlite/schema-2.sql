@@ -2,9 +2,6 @@
 -- How many commits there were: a file that has fewer than its high-water mark says has lost its tail.
 ALTER TABLE mark ADD COLUMN commits INTEGER NOT NULL DEFAULT 0;
 
--- The time of the last commit: schedules are moved if the machine's clock has been set back since.
-ALTER TABLE mark ADD COLUMN last_at INTEGER NOT NULL DEFAULT 0;
-
 -- Origins are forgotten after a while.
 CREATE INDEX origin_adopted ON origin (adopted_at);
 

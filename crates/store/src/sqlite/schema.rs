@@ -13,7 +13,8 @@ use super::mark::Reached;
 const APPLICATION_ID: i64 = 0x5349_434B;
 
 /// One step a released version; never edited afterwards.
-const STEPS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql")];
+const STEPS: &[&str] =
+    &[include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
 /// How far the file has got: nowhere if it is new, or older than the counting of commits.
 pub(super) fn reached(connection: &Connection) -> Result<Reached, StoreError> {

@@ -216,14 +216,18 @@ fn a_shell_that_writes_the_log_back_is_no_damage() {
 }
 
 #[test]
-fn a_file_of_the_first_version_is_brought_to_this_one() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("store.db");
-    let old = rusqlite::Connection::open(&path).unwrap();
-    old.execute_batch(include_str!("../../src/sqlite/schema.sql")).unwrap();
-    old.execute_batch("PRAGMA application_id = 0x5349434B; PRAGMA user_version = 1").unwrap();
-    drop(old);
-    let store = SqliteStore::open(&path, options()).unwrap();
-    block_on(store.define_queue(&queue(), QueuePolicy::default())).unwrap();
-    assert_eq!(push(&store, 2).unwrap(), [1, 2]);
+fn a_file_of_an_earlier_version_is_brought_to_this_one() {
+    let steps = [include_str!("../../src/sqlite/schema.sql"), include_str!("../../src/sqlite/schema-2.sql")];
+    for version in 1..=steps.len() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("store.db");
+        let old = rusqlite::Connection::open(&path).unwrap();
+        old.execute_batch(&steps[..version].concat()).unwrap();
+        let marks = format!("PRAGMA application_id = 0x5349434B; PRAGMA user_version = {version}");
+        old.execute_batch(&marks).unwrap();
+        drop(old);
+        let store = SqliteStore::open(&path, options()).unwrap();
+        block_on(store.define_queue(&queue(), QueuePolicy::default())).unwrap();
+        assert_eq!(push(&store, 2).unwrap(), [1, 2], "of version {version}");
+    }
 }

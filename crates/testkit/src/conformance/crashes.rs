@@ -8,21 +8,28 @@ use sickbay_core::port::{Claim, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
-use sickbay_core::{Failure, NewMessage, QueuePolicy, Reason, Settlement};
+use sickbay_core::{Failure, MessageId, NewMessage, QueuePolicy, Reason, Settlement};
 
 use super::bench::{Bench, good, key, kind, message, process, queue, retry, retrying, stream};
 use crate::fixture::Fixture;
 
-/// Rules 6, 18 and 20: the claim completes a replayed head whose key is done, and the suspect behind it is next.
-pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_is_handed_out_by_it(f: &mut dyn Fixture) {
+/// A dead letter whose key is done, and what comes after it in its stream, in the hands of process 1.
+async fn head_and_follower(bench: &Bench<'_>) -> (MessageId, MessageId) {
     let policy = QueuePolicy { when_head_quarantined: WhenHeadQuarantined::Pass, ..QueuePolicy::default() };
-    let bench = Bench::with(f, policy).await;
+    bench.define("q", policy).await;
     let head = bench.dead(message("head").key(key("k")).stream(stream("s"))).await;
     bench.push(message("owner").key(key("k"))).await;
     let owner = bench.lease_one().await;
     bench.done(&owner).await;
     let follower = bench.push(message("follower").stream(stream("s"))).await;
     assert_eq!(bench.take(bench.claim_as(process(1), 1)).await[0].message.id, follower);
+    (head, follower)
+}
+
+/// Rules 6, 18 and 20: the claim completes a replayed head whose key is done, and the suspect behind it is next.
+pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_is_handed_out_by_it(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let (head, follower) = head_and_follower(&bench).await;
     assert_eq!(good(bench.store().process_died(process(1), "signal 9".into()).await), 1);
     assert!(matches!(bench.replay(head).await, Replayed::Done));
     let got = bench.take(bench.claim_as(process(2), 3)).await;
@@ -32,14 +39,8 @@ pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_is_handed_out_
 
 /// The same for a process whose hands are not empty: it gets nothing until they are.
 pub async fn a_suspect_that_a_claim_makes_the_first_of_its_stream_ends_the_claim(f: &mut dyn Fixture) {
-    let policy = QueuePolicy { when_head_quarantined: WhenHeadQuarantined::Pass, ..QueuePolicy::default() };
-    let bench = Bench::with(f, policy).await;
-    let head = bench.dead(message("head").key(key("k")).stream(stream("s"))).await;
-    bench.push(message("owner").key(key("k"))).await;
-    let owner = bench.lease_one().await;
-    bench.done(&owner).await;
-    let follower = bench.push(message("follower").stream(stream("s"))).await;
-    assert_eq!(bench.take(bench.claim_as(process(1), 1)).await[0].message.id, follower);
+    let bench = Bench::new(f).await;
+    let (head, follower) = head_and_follower(&bench).await;
     let in_hand = bench.push(message("in hand")).await;
     assert_eq!(bench.take(bench.claim_as(process(2), 1)).await[0].message.id, in_hand);
     assert!(matches!(bench.replay(head).await, Replayed::Done));
