@@ -310,9 +310,7 @@ impl World {
         // A store may deliver what came back from memory, where the bytes are whole.
         // Which messages of a probed type it comes to, and finds damaged, is left to it.
         let plain = |entry: &Entry| entry.stream.is_none() && entry.kind.is_none();
-        // PostgreSQL notices it when the claim is made, which then gets one less.
-        let waits = |entry: &Entry| entry.is_waiting() && self.kind != stores::Kind::Postgres;
-        let fresh = |entry: &Entry| waits(entry) && entry.seen == 0 && plain(entry);
+        let fresh = |entry: &Entry| entry.is_waiting() && entry.seen == 0 && plain(entry);
         let untouched = |entry: &Entry| !entry.damaged && (entry.is_dead() || fresh(entry));
         let whole = self.oracle().entry(id.number()).is_some_and(untouched);
         if whole {

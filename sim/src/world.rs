@@ -141,6 +141,7 @@ impl World {
         let (fixture, folder) = kind.open();
         let clock = fixture.clock().clone();
         let store = Arc::new(Watched::new(fixture.store(), clock.clone()));
+        store.oracle().reads_what_it_took = kind == Kind::Postgres;
         let world = Self {
             kind,
             looks: Looks::Seldom,

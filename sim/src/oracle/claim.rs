@@ -116,10 +116,26 @@ impl Oracle {
         if hands.iter().any(|id| self.entries.get(id).is_some_and(|entry| entry.suspect)) {
             return Vec::new();
         }
+        loop {
+            let given = self.gathered(queue, claim, hands.is_empty());
+            let (damaged, whole): (Vec<u64>, Vec<u64>) =
+                given.into_iter().partition(|id| self.entries.get(id).is_some_and(|entry| entry.damaged));
+            for id in &damaged {
+                self.take_back(*id);
+                self.set_damaged_aside(*id);
+            }
+            if damaged.is_empty() || !whole.is_empty() {
+                return whole;
+            }
+        }
+    }
+
+    /// What a claim takes, with damaged messages among it if the store reads them only then.
+    fn gathered(&mut self, queue: usize, claim: &Claim, empty_hands: bool) -> Vec<u64> {
         let mut given = Vec::new();
         let mut alone = self.suspect_waits_for(claim);
         while given.len() < claim.max as usize {
-            if alone && !(hands.is_empty() && given.is_empty()) {
+            if alone && !(empty_hands && given.is_empty()) {
                 break;
             }
             let Some(id) = self.best(queue, alone) else { break };
@@ -226,15 +242,13 @@ impl Oracle {
 
     /// Takes one message. False if it was put off, completed unrun or set aside instead.
     fn take(&mut self, id: u64, claim: &Claim) -> bool {
-        let Some(entry) = self.entries.get_mut(&id) else { return false };
-        let queue = entry.queue;
-        if entry.damaged {
-            entry.counters.failures += 1;
-            entry.stages |= Stages::FAILED.bits();
-            self.aside(id, SetAside::Corrupt, Reason::Corrupt);
+        let Some(entry) = self.entries.get(&id) else { return false };
+        let (queue, key) = (entry.queue, entry.key);
+        if entry.damaged && !self.reads_what_it_took {
+            self.set_damaged_aside(id);
             return false;
         }
-        if let Some(key) = entry.key {
+        if let Some(key) = key {
             match self.key_stands(queue, key) {
                 Some((owner, false)) if owner == id => {}
                 Some((_, false)) => {
@@ -254,6 +268,13 @@ impl Oracle {
         }
         self.lease(id, claim);
         true
+    }
+
+    fn set_damaged_aside(&mut self, id: u64) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.counters.failures += 1;
+        entry.stages |= Stages::FAILED.bits();
+        self.aside(id, SetAside::Corrupt, Reason::Corrupt);
     }
 
     fn take_key(&mut self, queue: usize, key: usize, id: u64) {

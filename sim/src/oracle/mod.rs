@@ -103,6 +103,8 @@ pub struct Oracle {
     /// Epoch and number of the last claim that handed something out.
     pub(crate) last_claim: (u64, u64),
     pub(crate) deliveries: u64,
+    /// The store looks at the bytes of what a claim took, and not before: damaged ones take the place of others.
+    pub(crate) reads_what_it_took: bool,
     /// Messages that the last claim put off because of their keys, and when they were due before.
     put_off: Vec<(u64, i64)>,
     /// Keys that the last claim gave to messages, and who had them before.
