@@ -24,22 +24,30 @@ pub mod vfs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Does pieces of work on so many threads, each with its number, until one of them says that it is enough.
+/// Answers the number after the last one that was done.
 pub fn in_parallel<T: Send>(
     threads: usize,
     begin: u64,
     make: impl Fn(usize) -> T + Sync,
     work: impl Fn(&T, u64) -> bool + Sync,
-) {
-    let next = AtomicU64::new(begin);
+) -> u64 {
+    let (next, end) = (AtomicU64::new(begin), AtomicU64::new(begin));
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (next, make, work) = (&next, &make, &work);
+            let (next, end, make, work) = (&next, &end, &make, &work);
             scope.spawn(move || {
                 let own = make(thread);
-                while work(&own, next.fetch_add(1, Ordering::Relaxed)) {}
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if !work(&own, seed) {
+                        break;
+                    }
+                    end.fetch_max(seed + 1, Ordering::Relaxed);
+                }
             });
         }
     });
+    end.into_inner()
 }
 
 /// A runtime of this thread alone.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
 use sickbay_faults::disk::Lie;
 use sickbay_faults::vfs::Drive;
@@ -166,8 +166,7 @@ impl Report {
         let (cuts, operations, start) = (AtomicU64::new(0), AtomicU64::new(0), now());
         let of_groups = AtomicU64::new(0);
         let findings = Mutex::new(Vec::new());
-        let next = AtomicU64::new(plan.seed);
-        in_parallel(
+        let end = in_parallel(
             drives.len(),
             plan.seed,
             |thread| drives[thread].clone(),
@@ -183,14 +182,13 @@ impl Report {
                 let run = if group { power::run_group } else { power::run };
                 let outcome = run(drive, seed, power::Plan::default());
                 of_groups.fetch_add(if group { outcome.cuts } else { 0 }, Ordering::Relaxed);
-                next.fetch_max(seed + 1, Ordering::Relaxed);
                 cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
                 operations.fetch_add(outcome.operations, Ordering::Relaxed);
                 findings.lock().unwrap_or_else(PoisonError::into_inner).extend(outcome.findings);
                 true
             },
         );
-        self.next_seed = next.into_inner();
+        self.next_seed = self.next_seed.max(end);
         self.count("power_cuts", cuts.into_inner());
         self.count("power_cuts_with_several_callers", of_groups.into_inner());
         self.count("operations_cut_at", operations.into_inner());
@@ -200,7 +198,7 @@ impl Report {
 
     fn disk(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let (faults, findings) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-        in_parallel(
+        let end = in_parallel(
             drives.len(),
             plan.seed,
             |thread| drives[thread].clone(),
@@ -214,6 +212,7 @@ impl Report {
                 true
             },
         );
+        self.next_seed = self.next_seed.max(end);
         self.count("disk_faults", faults.into_inner());
         self.found(findings.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(())
@@ -221,7 +220,7 @@ impl Report {
 
     fn flips(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let total = Mutex::new(flips::Outcome::default());
-        in_parallel(
+        let end = in_parallel(
             drives.len(),
             plan.seed,
             |thread| drives[thread].clone(),
@@ -235,6 +234,7 @@ impl Report {
             },
         );
         let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        self.next_seed = self.next_seed.max(end);
         self.count("bit_flips", total.flips);
         self.count("other_damages", total.others);
         self.count("damages_noticed", total.noticed);
@@ -253,11 +253,18 @@ impl Report {
             let share = plan.kills.div_ceil(parts);
             let run = |part| move || sickbay_faults::process::kills(share, plan.seed + part);
             let running: Vec<_> = (0..parts).map(|part| scope.spawn(run(part))).collect();
-            running.into_iter().filter_map(|thread| thread.join().ok()).collect::<Result<Vec<_>>>()
+            let ended = running.into_iter().map(std::thread::ScopedJoinHandle::join);
+            ended
+                .map(|ended| ended.map_err(|_| anyhow!("the one who kills panicked"))?)
+                .collect::<Result<Vec<_>>>()
         })?;
+        self.next_seed = self.next_seed.max(plan.seed + parts);
         let sum = |of: fn(&sickbay_faults::process::Kills) -> u64| outcomes.iter().map(of).sum::<u64>();
         self.count("kills", sum(|one| one.kills));
         self.count("pushed_between_kills", sum(|one| one.pushed));
+        if outcomes.iter().any(|one| one.pushed < one.kills) {
+            self.found(vec!["those that were killed had hardly pushed anything".to_owned()]);
+        }
         self.blamed += sum(|one| one.blamed);
         for one in outcomes {
             self.unexplained += one.unexplained.len() as u64;

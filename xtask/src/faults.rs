@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use self::programs::{Program, Programs};
 use self::side_by_side::side_by_side;
 use crate::needs::{self, NEEDS};
+use crate::steps::Ending;
 
 /// A call of a program that breaks something and prints one document. What two of them count under one name is added
 /// up. Two run beside each other: nothing in them is measured in time.
@@ -108,13 +109,14 @@ pub(crate) fn quick(root: &Path) -> Result<bool> {
 
 fn run_parts(root: &Path, passed: &[String], whole: bool) -> Result<(Map<String, Value>, bool)> {
     let parts = parts(passed, whole);
-    if parts.iter().any(|part| part.arguments.iter().any(|word| word == "postgres")) {
-        // Without it that part is skipped, and says so.
-        needs::missing(NEEDS.iter().filter(|need| need.tests == "postgres::"), needs::install);
-    }
+    let wants = |word: &str| parts.iter().any(|part| part.arguments.iter().any(|known| known == word));
+    let needs = NEEDS.iter().filter(|need| need.tests == "postgres::" && wants("postgres"));
+    // Without it that part is skipped, and says so.
+    let missing = needs::missing(needs.chain(wants("processes").then_some(&needs::FAKETIME)), needs::install);
     let programs = Programs::build(root, parts.iter().map(|part| part.program))?;
     let ran = side_by_side(&parts, |part| run(root, &programs, part), |_, ran| tell(ran));
-    let (mut total, mut well) = (Map::new(), true);
+    let (mut total, mut well) =
+        (Map::new(), !matches!(needs::report(&missing, needs::in_ci())?, Ending::Failed(_)));
     for ran in ran {
         let ran = ran?;
         well &= ran.well;

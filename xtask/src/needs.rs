@@ -30,6 +30,16 @@ pub(crate) const NEEDS: &[Need] = &[
     Need { name: "RabbitMQ", found: has_rabbitmq, apt: "rabbitmq-server", tests: "servers::rabbitmq::" },
 ];
 
+/// What the fault runs need besides: its part, and what it is called there.
+pub(crate) const FAKETIME: Need =
+    Need { name: "libfaketime", found: has_faketime, apt: "libfaketime", tests: "jumps of the wall clock" };
+
+fn has_faketime() -> bool {
+    let mut folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten();
+    let is_there = |folder: &Path| folder.join("faketime/libfaketime.so.1").is_file();
+    is_there(Path::new("/usr/lib64")) || folders.any(|folder| is_there(&folder.path()))
+}
+
 /// Debian keeps the programs of each version in a folder of their own, outside the search path.
 fn has_postgres() -> bool {
     let mut versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
@@ -71,6 +81,11 @@ fn apt_get(arguments: &[&str]) -> bool {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").env("RUNLEVEL", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Whether this is continuous integration, where everything must run.
+pub(crate) fn in_ci() -> bool {
+    std::env::var("CI").is_ok_and(|ci| ci == "true")
 }
 
 /// Says what is missing and how to get it.

@@ -105,7 +105,7 @@ fn tests(steps: &mut Steps, root: &Path, arguments: &[String]) {
     let mut left_out = Vec::new();
     steps.run("needs", || {
         left_out = needs::missing(NEEDS, needs::install);
-        needs::report(&left_out, std::env::var("CI").is_ok_and(|ci| ci == "true"))
+        needs::report(&left_out, needs::in_ci())
     });
     let skip: Vec<&str> = left_out.iter().map(|need| need.tests).collect();
     let mut postgres = None;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -78,7 +79,11 @@ impl Slots {
         for number in 0..self.slots.len() {
             let slot = &mut self.slots[number];
             let Some(status) = slot.child.try_wait()? else { continue };
-            ensure!(!status.success(), "{} left by itself", slot.worker);
+            ensure!(
+                status.signal() == Some(9),
+                "{} was not killed, but ended by itself: {status}",
+                slot.worker
+            );
             self.dead.insert(slot.worker.clone());
             if !Self::is_named(number) {
                 store.process_died(slot.process, format!("{status}, seen by its supervisor")).await?;

@@ -100,7 +100,18 @@ async fn holding(store: &Path) -> Result<()> {
     let store = SqliteStore::open(store, options())?;
     let lease =
         Duration::from_millis(std::env::var("LEASE_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(200));
-    hold(&store, claim(&store, 1, lease)?).await
+    hold(&store, claim(&store, 1, lease)?).await?;
+    if std::env::var_os("TELL_TIME").is_some() {
+        println!("{}", wall_clock());
+    }
+    Ok(())
+}
+
+/// Seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "this is about the wall clock of a process")]
+pub(super) fn wall_clock() -> i64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    now.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 /// Holds what a claim gets until it is told to settle it, and says what came of that.

@@ -1,7 +1,9 @@
 //! kill -9, again and again: while a child opens its store, pushes, claims and settles.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,9 +13,10 @@ use sickbay_core::port::Overview;
 use sickbay_store::SqliteStore;
 
 use super::child::{options, queue};
-use super::{folder, start, wait};
+use super::{folder, start_complaining_to, wait};
 use crate::dice::Dice;
 
+const SIGKILL: i32 = 9;
 /// Look at everything after so many kills.
 const LOOK_EVERY: u64 = 200;
 
@@ -54,7 +57,8 @@ pub fn kills(count: u64, seed: u64) -> Result<Kills> {
 
 /// Starts a child, lets it live for a moment, and kills it. What it said was pushed is added.
 fn live_and_die(store: &Path, dice: &mut Dice, pushed: &mut HashSet<u64>, outcome: &mut Kills) -> Result<()> {
-    let mut child = start("child-busy", store)?;
+    let complaints = store.with_extension("complaints");
+    let mut child = start_complaining_to("child-busy", store, File::create(&complaints)?.into())?;
     let output = BufReader::new(child.stdout.take().context("no pipe")?);
     let mut left = 1 + dice.roll(40);
     if dice.once_in(4) {
@@ -74,7 +78,13 @@ fn live_and_die(store: &Path, dice: &mut Dice, pushed: &mut HashSet<u64>, outcom
             child.kill()?;
         }
     }
-    child.wait()?;
+    let status = child.wait()?;
+    if status.signal() != Some(SIGKILL) {
+        let complaints = std::fs::read_to_string(complaints)?;
+        outcome
+            .lost
+            .push(format!("a process was not killed, but ended by itself, {status}: {}", complaints.trim()));
+    }
     Ok(())
 }
 
@@ -89,13 +99,15 @@ fn handled(store: &Path) -> Result<HashMap<u64, u64>> {
 
 /// Everything that was acknowledged is done once, or there.
 fn look(store: &Path, pushed: &HashSet<u64>, settled: &mut HashSet<u64>, outcome: &mut Kills) -> Result<()> {
-    for (number, count) in handled(store)? {
+    let effects = store;
+    // Before anybody else touches the file: this is how a program finds it whose predecessor was killed.
+    let store = SqliteStore::open(store, options())?;
+    for (number, count) in handled(effects)? {
         settled.insert(number);
         if count > 1 {
             outcome.lost.push(format!("the effect of message {number} was committed {count} times"));
         }
     }
-    let store = SqliteStore::open(store, options())?;
     crate::runtime().block_on(async {
         for number in pushed.difference(settled) {
             let id = MessageId::from_number(*number).context("a number that is none")?;

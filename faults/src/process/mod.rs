@@ -40,9 +40,14 @@ pub enum Ended {
 
 /// Starts a child of ours; its words come through a pipe.
 fn start(word: &str, store: &Path) -> Result<Child> {
+    start_complaining_to(word, store, Stdio::null())
+}
+
+/// The same, with a place for what it has to complain about.
+fn start_complaining_to(word: &str, store: &Path, complaints: Stdio) -> Result<Child> {
     let program = std::env::current_exe().context("the path of this program")?;
     let mut command = Command::new(program);
-    command.arg(word).arg(store).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.arg(word).arg(store).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(complaints);
     command.spawn().with_context(|| format!("the child {word}"))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -22,7 +23,7 @@ fn live_and_die(store: &Path, lines: usize, pushed: &mut Vec<MessageId>) {
             child.kill().unwrap();
         }
     }
-    child.wait().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9), "it was killed and did not end by itself");
 }
 
 fn handled(store: &Path) -> BTreeMap<MessageId, u32> {
@@ -50,9 +51,10 @@ fn killed_200_times_nothing_acknowledged_is_lost_and_every_redelivery_has_its_ca
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let queue = QueueName::new("busy").unwrap();
+    // Before anybody else touches the file: this is how a program finds it whose predecessor was killed.
+    let bay = Sickbay::open(&store).unwrap();
     let done = handled(&store);
     assert!(done.values().all(|count| *count == 1), "an effect was committed twice");
-    let bay = Sickbay::open(&store).unwrap();
     runtime.block_on(async {
         let mut redelivered = done_again(&store);
         for id in &pushed {
