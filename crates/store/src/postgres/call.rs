@@ -23,7 +23,7 @@ impl PostgresStore {
         work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         self.inner.bell.check()?;
-        let task = self.inner.runtime.spawn(work);
+        let task = self.inner.tasks.spawn_on(work, &self.inner.runtime);
         task.await.unwrap_or_else(|_| Err(door::closed()))
     }
 
@@ -111,7 +111,13 @@ impl Inner {
                 let builder = lent.client()?.build_transaction();
                 let builder = builder.isolation_level(IsolationLevel::ReadCommitted).read_only(false);
                 let transaction = builder.start().await?;
-                let done = work.run(self, &transaction).await?;
+                // If this machine vanishes now, the database does not keep our locks for hours.
+                let limit = self.options.call_time.as_millis();
+                let limit = format!("SET LOCAL idle_in_transaction_session_timeout = {limit}");
+                let (limited, done) =
+                    futures::join!(transaction.batch_execute(&limit), work.run(self, &transaction));
+                limited?;
+                let done = done?;
                 transaction.commit().await?;
                 Ok(done)
             };

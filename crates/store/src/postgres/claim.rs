@@ -9,7 +9,7 @@ use sickbay_core::delivery::Delivery;
 use sickbay_core::port::{Claim, Exchange, Exchanged};
 use sickbay_core::settlement::Settled;
 use sickbay_core::verdict::Effect;
-use sickbay_core::{LeaseToken, Settlement, StoreError};
+use sickbay_core::{LeaseToken, Settlement, StoreError, StreamKey};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Row, Transaction};
 
@@ -26,10 +26,10 @@ const EXCHANGE: &str = "SELECT * FROM sickbay.exchange($1, $2, $3, $4, $5, $6, $
     $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)";
 
 /// Which of these tokens are current now; their leases are locked.
-const LOCK: &str = "SELECT l.epoch, l.claim, m.id FROM (
+const LOCK: &str = "SELECT l.epoch, l.claim, m.id, t.now FROM (SELECT sickbay.time_now($1) AS now OFFSET 0) t, (
         SELECT epoch, claim, until, ids, untils FROM sickbay.lease WHERE claim = ANY ($2) ORDER BY claim FOR UPDATE
     ) l, unnest(l.ids, l.untils) m(id, until)
-    WHERE m.id = ANY ($3) AND coalesce(m.until, l.until) > sickbay.time_now($1)";
+    WHERE m.id = ANY ($3) AND coalesce(m.until, l.until) > t.now AND l.epoch >= sickbay.epoch()";
 
 /// What came of one claim.
 pub(super) enum Claimed {
@@ -58,6 +58,10 @@ impl Inner {
         self.bell.ring(None);
         let settled = answer.settled.clone();
         let deliveries = match claim {
+            // What was settled stays settled, whatever comes of the rest.
+            Some(claim) if !settled.is_empty() => {
+                self.without_corrupt(answer, &claim).await.unwrap_or_default()
+            }
             Some(claim) => self.without_corrupt(answer, &claim).await?,
             None => Vec::new(),
         };
@@ -96,49 +100,59 @@ impl Inner {
     }
 
     /// Sets aside what is not what was pushed (contract 12). The rest of its stream's run was not handed out
-    /// then, and if nothing is left the claim is made again.
+    /// then, and if nothing is left the claim is made again. Where that fails, what is good is handed out all the same:
+    /// the rest is met again when its lease has run out.
     async fn without_corrupt(&self, answer: Answer, claim: &Claim) -> Result<Vec<Delivery>, StoreError> {
         let mut answer = answer;
         while !answer.corrupt.is_empty() {
-            let mut columns = Columns::default();
-            let mut broken: Vec<&sickbay_core::StreamKey> = Vec::new();
-            let policy = self.policy_of(claim.queue.as_str()).await?;
-            let mut good = Vec::new();
+            let (mut good, mut corrupt, mut behind) = (Vec::new(), Vec::new(), Vec::new());
+            let mut broken: Vec<&StreamKey> = Vec::new();
+            let mut seen: Vec<&StreamKey> = Vec::new();
             for (at, delivery) in answer.deliveries.iter().enumerate() {
                 let stream = delivery.message.stream.as_ref();
-                let behind = stream.is_some_and(|stream| broken.contains(&stream));
-                let corrupt = answer.corrupt.contains(&at);
-                let before = answer.deliveries[..at].iter();
-                let first =
-                    stream.is_none() || !before.map(|d| d.message.stream.as_ref()).any(|s| s == stream);
-                if corrupt && first {
-                    let message = &delivery.message;
-                    let failure = door::corrupt();
-                    let details = Details {
-                        signature: Some(door::signature(message, &failure, &policy)),
-                        failure: Some(failure),
-                        ..Details::default()
-                    };
-                    let aside = Some(SetAside::Corrupt.as_str());
-                    columns.add_own(delivery.token(), act::CORRUPT, &details, aside, false);
-                } else if corrupt || behind {
-                    let details = Details::default();
-                    columns.add_own(delivery.token(), act::NOT_HANDED_OUT, &details, None, false);
-                } else {
-                    good.push(delivery.clone());
-                    continue;
+                let first = stream.is_none_or(|stream| !seen.contains(&stream));
+                seen.extend(stream);
+                match answer.corrupt.contains(&at) {
+                    true if first => corrupt.push(delivery),
+                    false if stream.is_none_or(|stream| !broken.contains(&stream)) => {
+                        good.push(delivery.clone());
+                        continue;
+                    }
+                    _ => behind.push(delivery),
                 }
                 broken.extend(stream);
             }
-            if good.is_empty() {
-                answer = self.exchange_once(&columns, Some(claim)).await?;
-            } else {
-                self.exchange_once(&columns, None).await?;
-                answer.deliveries = good;
-                break;
+            let wanted = good.is_empty().then_some(claim);
+            match self.set_corrupt_aside(&corrupt, &behind, claim.queue.as_str(), wanted).await {
+                Ok(next) if good.is_empty() => answer = next,
+                Err(error) if good.is_empty() => return Err(error),
+                _ => return Ok(good),
             }
         }
         Ok(answer.deliveries)
+    }
+
+    /// Sets damaged messages aside, gives back what came behind them in their streams, and claims again if that is wanted.
+    async fn set_corrupt_aside(
+        &self,
+        corrupt: &[&Delivery],
+        behind: &[&Delivery],
+        queue: &str,
+        wanted: Option<&Claim>,
+    ) -> Result<Answer, StoreError> {
+        let policy = self.policy_of(queue).await?;
+        let mut columns = Columns::default();
+        for delivery in corrupt {
+            let failure = door::corrupt();
+            let signature = Some(door::signature(&delivery.message, &failure, &policy));
+            let details = Details { signature, failure: Some(failure), ..Details::default() };
+            let aside = Some(SetAside::Corrupt.as_str());
+            columns.add_own(delivery.token(), act::CORRUPT, &details, aside, false);
+        }
+        for delivery in behind {
+            columns.add_own(delivery.token(), act::NOT_HANDED_OUT, &Details::default(), None, false);
+        }
+        self.exchange_once(&columns, wanted).await
     }
 
     /// Gives back what was claimed for a caller who has gone away (contract 11).
@@ -174,7 +188,7 @@ impl Work for Effects {
     async fn run(&mut self, inner: &Inner, transaction: &Transaction<'_>) -> Result<Answer, Failed> {
         let settlements = self.settlements.take().ok_or_else(super::failure::in_the_way)?;
         let tokens: Vec<LeaseToken> = settlements.iter().map(|settlement| settlement.token).collect();
-        let current = lock(inner, transaction, &tokens).await?;
+        let Locked { current, now } = lock(inner, transaction, &tokens).await?;
         let mut settled: Vec<Option<Settled>> = Vec::with_capacity(settlements.len());
         let mut columns = Columns::default();
         let mut taken: Vec<LeaseToken> = Vec::new();
@@ -195,9 +209,17 @@ impl Work for Effects {
             columns.add(settlement);
         }
         columns.put_in_order();
-        let wish = Wish::new(inner, self.claim.as_ref());
-        let rows = transaction.query_typed(&inner.sql(EXCHANGE), &wish.params(&columns)).await?;
-        let mut answer = Answer::read(&rows, self.claim.as_ref())?;
+        // Whose lease was current then still has it, however long the effects took: nobody could take what is locked.
+        let ended = Wish { now, ..Wish::new(inner, None) };
+        let exchange = inner.sql(EXCHANGE);
+        let rows = transaction.query_typed(&exchange, &ended.params(&columns)).await?;
+        let mut answer = Answer::read(&rows, None)?;
+        if self.claim.is_some() {
+            let wish = Wish::new(inner, self.claim.as_ref());
+            let rows = transaction.query_typed(&exchange, &wish.params(&Columns::default())).await?;
+            let settled = std::mem::take(&mut answer.settled);
+            answer = Answer { settled, ..Answer::read(&rows, self.claim.as_ref())? };
+        }
         // It is not committed yet.
         inner.floors.forget();
         let mut answers = columns.as_given(std::mem::take(&mut answer.settled)).into_iter();
@@ -207,12 +229,15 @@ impl Work for Effects {
     }
 }
 
+/// What was current at a time, and cannot change until the end of the transaction.
+struct Locked {
+    current: Vec<LeaseToken>,
+    /// None if nothing was current.
+    now: Option<i64>,
+}
+
 /// Which of these tokens are current; their leases are locked.
-async fn lock(
-    inner: &Inner,
-    transaction: &Transaction<'_>,
-    tokens: &[LeaseToken],
-) -> Result<Vec<LeaseToken>, Failed> {
+async fn lock(inner: &Inner, transaction: &Transaction<'_>, tokens: &[LeaseToken]) -> Result<Locked, Failed> {
     let claims: Vec<i64> = tokens.iter().map(|token| token.claim as i64).collect();
     let ids: Vec<i64> = tokens.iter().map(|token| token.message.number() as i64).collect();
     let now = inner.now();
@@ -222,7 +247,8 @@ async fn lock(
         let (epoch, claim) = (row.get::<_, i64>(0) as u64, row.get::<_, i64>(1) as u64);
         Ok(LeaseToken { epoch, claim, message: super::row::id(row.get(2))? })
     };
-    rows.iter().map(token).collect()
+    let now = rows.first().map(|row| row.get(3)).or(now);
+    Ok(Locked { current: rows.iter().map(token).collect::<Result<_, Failed>>()?, now })
 }
 
 /// The handler's own writes, all or none of them.

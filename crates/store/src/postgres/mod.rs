@@ -37,6 +37,7 @@ use sickbay_core::port::ProcessId;
 use sickbay_core::{Clock, QueuePolicy, StoreError};
 use tokio::runtime::Handle;
 use tokio_postgres::config::Config;
+use tokio_util::task::TaskTracker;
 
 pub use at_rest::PostgresAtRest;
 pub use effect::PostgresEffect;
@@ -68,6 +69,8 @@ struct Inner {
     runtime: Handle,
     process: ProcessId,
     bell: Arc<Bell>,
+    /// Calls that are being carried out, whoever still waits for them.
+    tasks: TaskTracker,
     /// For waiting only: times in the database are the database's.
     clock: Arc<dyn Clock>,
     /// Statements are sent as they are, because the database isolates them as we need it.
@@ -101,6 +104,7 @@ impl PostgresStore {
             runtime: Handle::current(),
             process: ProcessId(random()),
             bell,
+            tasks: TaskTracker::new(),
             clock,
             read_committed,
             policies: Mutex::default(),
@@ -172,8 +176,12 @@ impl PostgresStore {
 
     /// Says goodbye and closes the connections. Whatever comes later is refused (`SB0013`).
     pub async fn close(&self) -> Result<(), StoreError> {
+        // Whoever waits is told, and what is under way comes to its end: it may get something that is to be given back.
+        self.inner.bell.close();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
         let said = self.inner.leave().await;
-        self.crash();
+        self.inner.pool.close();
         said
     }
 

@@ -62,7 +62,7 @@ impl Drop for Answered<'_> {
         if !unwanted.deliveries.is_empty() {
             let inner = self.inner.clone();
             let give_back = async move { drop(inner.give_back(&unwanted.deliveries).await) };
-            self.inner.runtime.spawn(give_back);
+            self.inner.tasks.spawn_on(give_back, &self.inner.runtime);
         }
     }
 }
@@ -72,7 +72,7 @@ impl Deliveries for PostgresStore {
     async fn exchange(&self, exchange: Exchange) -> Result<Exchanged, StoreError> {
         self.inner.bell.check()?;
         let (reply, answered) = oneshot::channel();
-        self.inner.runtime.spawn(self.inner.clone().serve(exchange, reply));
+        self.inner.tasks.spawn_on(self.inner.clone().serve(exchange, reply), &self.inner.runtime);
         let mut answered = Answered { answered, inner: &self.inner };
         let answer = (&mut answered.answered).await;
         answer.unwrap_or_else(|_| Err(door::closed()))

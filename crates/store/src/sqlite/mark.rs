@@ -73,6 +73,11 @@ impl Mark {
         self.unsynced = true;
     }
 
+    /// When it is to be made durable next; the end of time if it is.
+    pub(super) fn sync_due(&self) -> i64 {
+        if self.unsynced { self.synced_at.saturating_add(SYNC_EVERY_MS) } else { i64::MAX }
+    }
+
     /// Makes the mark durable if that was long ago.
     pub(super) fn sync_at(&mut self, now: i64) {
         if self.unsynced && now.saturating_sub(self.synced_at) >= SYNC_EVERY_MS {

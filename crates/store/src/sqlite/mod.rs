@@ -239,20 +239,22 @@ fn take_over(
     let connection = &file.connection;
     recover::follow_clock(connection, now)?;
     let mut state = load::load(connection)?;
+    let mut epoch = state.epoch + 1;
     let owner = ProcessId(load::meta(connection, "process")?.unwrap_or(0) as u64);
     // What was lost is not given again: no number, and no lease token.
     if let Some((_, marked)) = file.lost {
-        state.epoch = state.epoch.max(marked.epoch);
+        epoch = epoch.max(marked.epoch + 1);
         state.last_number = state.last_number.max(marked.last_number);
         state.commits = state.commits.max(marked.commits);
     }
-    state.epoch += 1;
     if state.store == 0 {
         state.store = random().max(1);
     }
     let mut open = false;
     let mut tx = Tx { connection, state: &mut state, now, limits, open: &mut open, hot: Hot::default() };
+    // What was in hand was so in the last epoch.
     tx.recover(owner, evidence)?;
+    tx.state.epoch = epoch;
     tx.forget_old_keys()?;
     tx.forget_completed()?;
     tx.write_tallies()?;

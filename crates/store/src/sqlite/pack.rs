@@ -23,6 +23,10 @@ pub(super) fn pack_facts(message: &Leased) -> Vec<u8> {
     }
     packer.number(message.cause.map_or(0, cause_code) as u64);
     packer.maybe_number(message.first_failed_at.map(|at| at as u64));
+    if let Some((epoch, claim)) = message.last {
+        packer.number(epoch);
+        packer.number(claim);
+    }
     packer.0
 }
 
@@ -39,6 +43,8 @@ pub(super) fn unpack_facts(packed: &[u8], message: &mut Leased) {
     message.stages = Stages::from_bits(next() as u16);
     message.cause = cause_from(Some(next() as i64));
     message.first_failed_at = next().checked_sub(1).map(|at| at as i64);
+    // Files of before did not say it.
+    message.last = Some((next(), next())).filter(|(epoch, _)| *epoch > 0);
 }
 
 /// One attempt as it is kept: its texts are clean, and its error may go on in a shared trace.

@@ -271,6 +271,7 @@ impl Leased {
         Self {
             place,
             claim: 0,
+            last: None,
             until: 0,
             due_at,
             counters: Counters::default(),

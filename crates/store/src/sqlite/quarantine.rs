@@ -40,6 +40,7 @@ impl Tx<'_> {
         };
         ending.signature = Some(signature);
         message.first_failed_at.get_or_insert(self.now);
+        self.note_delivery(&mut message);
         self.write_attempt(&mut message, AttemptEnd::Quarantined, Some(failure), &ending)?;
         self.insert_dead(&message, set_aside, failure, signature)?;
         self.drop_waiting(&message)?;
@@ -91,9 +92,9 @@ impl Tx<'_> {
         failure: &Failure,
         signature: Signature,
     ) -> Result<(), StoreError> {
-        let delivered = (message.claim > 0).then(|| {
+        let delivered = message.last.map(|(epoch, claim)| {
             let id = message.place.id().map(|id| id.to_string()).unwrap_or_default();
-            format!("{}.{}.{id}", self.state.epoch, message.claim)
+            format!("{epoch}.{claim}.{id}")
         });
         let stream_key = message.stream.map(|(no, _)| self.stream_key(no)).transpose()?.flatten();
         let error = cleaned_error(&failure.error);

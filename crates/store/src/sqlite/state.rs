@@ -41,6 +41,8 @@ pub(super) type NumberMap<T> = HashMap<u64, T, BuildHasherDefault<NumberHasher>>
 pub(super) struct Leased {
     pub(super) place: Place,
     pub(super) claim: u64,
+    /// Epoch and claim of an earlier delivery than the one that `claim` names, if there was one.
+    pub(super) last: Option<(u64, u64)>,
     pub(super) until: i64,
     pub(super) due_at: i64,
     pub(super) counters: Counters,

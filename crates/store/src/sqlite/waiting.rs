@@ -57,6 +57,7 @@ impl Tx<'_> {
             5 => 0,
             _ => state,
         };
+        self.note_delivery(&mut message);
         let (slot, sql) = if message.in_waiting && message.claim > 0 {
             (&mut self.hot.update_waiting, UPDATE_WAITING)
         } else {
@@ -85,6 +86,13 @@ impl Tx<'_> {
             self.queue(place.queue())?.ready.insert(Taken { lease, row: *row });
         }
         self.note_candidate(place, due_at, state)
+    }
+
+    /// Remembers what was the last delivery of a message that is no longer in hand.
+    pub(super) fn note_delivery(&self, message: &mut Leased) {
+        if message.claim > 0 {
+            message.last = Some((self.state.epoch, message.claim));
+        }
     }
 
     /// True if a message that comes back is due now, stands in no stream, and there is room for it.

@@ -9,6 +9,7 @@ use sickbay_core::{Clock, Decision, ErrorKind, StoreError, Timestamp, bug};
 
 use super::failure::Translate;
 use super::file::File;
+use super::mark::Mark;
 use super::state::State;
 use super::sync::mpsc::{Receiver, RecvTimeoutError};
 use super::sync::oneshot;
@@ -125,7 +126,8 @@ impl Writer {
     /// Blocks until an operation comes or something happens by itself.
     fn wait(&mut self, operations: &Receiver<Op>) -> Option<Op> {
         let claims = self.waiting.iter().map(|waiting| waiting.until).min().unwrap_or(i64::MAX);
-        let next = self.state.next_event(self.last_now).min(claims);
+        let mark = self.file.mark.as_ref().map_or(i64::MAX, Mark::sync_due);
+        let next = self.state.next_event(self.last_now).min(claims).min(mark);
         let received = if next == i64::MAX {
             operations.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
@@ -391,6 +393,8 @@ impl Writer {
         let numbers: Vec<u64> = self.state.leases.keys().copied().collect();
         self.give_back(&numbers);
         drop(load::set_meta(&self.file.connection, "clean", 1));
+        // Whoever opens it next sees from this whether the clock was set back meanwhile.
+        drop(self.file.connection.execute("UPDATE mark SET last_at = max(last_at, ?1)", [self.last_now]));
         if let Some(mark) = &mut self.file.mark {
             mark.sync();
         }

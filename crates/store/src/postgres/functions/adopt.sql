@@ -18,8 +18,8 @@ DECLARE
     v_known bigint;
 BEGIN
     PERFORM sickbay.queue_no(name) FROM unnest(p_queues) name;
-    FOR s IN SELECT DISTINCT sickbay.queue_no(u.queue) AS queue, u.stream FROM unnest(p_queues, p_streams) u(queue, stream)
-             WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
+    FOR s IN SELECT DISTINCT sickbay.queue_no(u.queue) AS queue, u.stream COLLATE "C" AS stream
+             FROM unnest(p_queues, p_streams) u(queue, stream) WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
         PERFORM sickbay.lock_stream(s.queue, s.stream);
     END LOOP;
     FOR i IN 1..v_count LOOP

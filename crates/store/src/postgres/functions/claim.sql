@@ -49,6 +49,20 @@ BEGIN
     RETURN false;
 END $$;
 
+-- Takes a key that nobody has. False if somebody has it, or is about to: their transaction may stay open for long, and
+-- no claim waits for it.
+CREATE OR REPLACE FUNCTION sickbay.took_key(p_queue integer, p_key text, p_owner bigint) RETURNS boolean
+LANGUAGE plpgsql SET lock_timeout = '5ms' AS $$
+BEGIN
+    IF EXISTS (SELECT 1 FROM sickbay.key WHERE queue = p_queue AND key = p_key) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO sickbay.key VALUES (p_queue, p_key, p_owner, 0) ON CONFLICT DO NOTHING;
+    RETURN FOUND;
+EXCEPTION WHEN lock_not_available THEN
+    RETURN false;
+END $$;
+
 -- A replayed message may meet a key that it no longer owns (contract 6): 0 it may be handed out, 1 not now, 2 it
 -- was completed or put off.
 CREATE OR REPLACE FUNCTION sickbay.meet_key(p_now bigint, q sickbay.queue, r sickbay.waiting) RETURNS integer
@@ -58,8 +72,7 @@ DECLARE
 BEGIN
     SELECT * INTO k FROM sickbay.key WHERE queue = r.queue AND key = r.key FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        INSERT INTO sickbay.key VALUES (r.queue, r.key, r.id, 0) ON CONFLICT DO NOTHING;
-        RETURN CASE WHEN FOUND THEN 0 ELSE 1 END;
+        RETURN CASE WHEN sickbay.took_key(r.queue, r.key, r.id) THEN 0 ELSE 1 END;
     END IF;
     IF k.state = 0 AND k.owner = r.id THEN
         RETURN 0;
@@ -138,7 +151,8 @@ BEGIN
             EXIT WHEN cardinality(v_chosen) >= p_max;
             v_seen := v_seen || w.id;
             CONTINUE WHEN w.stream = ANY (v_streams);
-            IF w.lane = 0 AND w.type IS NOT NULL AND sickbay.lane_of(q.no, w.type, false) = 2
+            -- It came while its gate was set.
+            IF w.lane IN (0, 3) AND w.type IS NOT NULL AND sickbay.lane_of(q.no, w.type, false) = 2
                AND NOT EXISTS (SELECT 1 FROM sickbay.type_gate WHERE queue = q.no AND type = w.type AND gate = 3
                                AND probes_left > 0) THEN
                 UPDATE sickbay.waiting SET lane = 2 WHERE id = w.id;
@@ -193,7 +207,7 @@ SET enable_seqscan = off SET jit = off SET enable_bitmapscan = off AS $$
             SELECT x.due_at FROM sickbay.waiting x WHERE x.queue = p_queue AND x.lane = l AND x.lane <> 1 AND x.rank = r
                 AND x.due_at > CASE WHEN l = 0 THEN p_now ELSE -9223372036854775808 END
             ORDER BY x.due_at, x.id LIMIT 1) w),
-        (SELECT l.until FROM sickbay.lease l ORDER BY l.until LIMIT 1))
+        (SELECT l.until FROM sickbay.lease l WHERE l.until > p_now ORDER BY l.until LIMIT 1))
 $$;
 
 -- Where a claim begins to look. A claim takes from the front, so what others have taken lies before everything that is
@@ -223,6 +237,9 @@ DECLARE
     v_floored boolean;
     v_began timestamptz;
     v_suspicion integer := 0;
+    v_before integer;
+    -- Claims of one process share it; who takes a suspect has it alone.
+    v_alone integer := (p_process & 2147483647)::integer;
     v_facts record;
     v_special boolean := true;
     v_tids tid[];
@@ -267,10 +284,19 @@ BEGIN
             v_floored := false;
         END IF;
         EXIT look WHEN q.paused OR p_max <= 0;
+        IF NOT pg_try_advisory_xact_lock_shared('sickbay.lease'::regclass::oid::integer, v_alone) THEN
+            -- Another claim of this process takes a suspect.
+            EXIT look;
+        END IF;
         IF EXISTS (SELECT 1 FROM sickbay.lease l WHERE l.process = p_process AND l.suspect)
            OR EXISTS (SELECT 1 FROM sickbay.waiting w WHERE w.suspect) THEN
             v_suspicion := sickbay.suspicion(v_now, p_process);
             EXIT look WHEN v_suspicion = 2;
+            IF v_suspicion = 1 AND NOT pg_try_advisory_xact_lock('sickbay.lease'::regclass::oid::integer, v_alone) THEN
+                -- Other claims of this process are under way. Not all of them come back at the same moment.
+                expires_at := v_now + 1 + floor(random() * 20)::bigint;
+                EXIT look;
+            END IF;
         END IF;
         IF v_suspicion = 0 AND NOT v_facts.gated THEN
             LOOP
@@ -297,12 +323,15 @@ BEGIN
         END IF;
         IF v_special THEN
             v_tids := NULL;
-            v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
-            IF v_chosen = '{}' AND v_suspicion = 0 AND sickbay.suspicion(v_now, p_process) = 1 THEN
-                -- What it completed on its way made room for a suspect.
-                v_suspicion := 1;
+            FOR turn IN 1..3 LOOP
                 v_chosen := sickbay.choose(v_now, q, p_process, v_suspicion, p_max);
-            END IF;
+                EXIT WHEN v_chosen <> '{}' OR turn = 3;
+                -- What it completed on its way may have made room for a suspect, and suspects may lie behind a gate.
+                v_before := v_suspicion;
+                v_suspicion := sickbay.suspicion(v_now, p_process);
+                EXIT look WHEN v_suspicion IN (v_before, 2) OR v_suspicion = 1
+                    AND NOT pg_try_advisory_xact_lock('sickbay.lease'::regclass::oid::integer, v_alone);
+            END LOOP;
             EXIT look WHEN v_chosen = '{}';
             SELECT array_agg(w.ctid) INTO v_tids FROM sickbay.waiting w WHERE w.id = ANY (v_chosen);
         END IF;

@@ -46,6 +46,9 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM sickbay.notice_takeover(v_now);
+    -- What was claimed, or locked by others, while an epoch began.
+    UPDATE sickbay.lease SET until = v_now, untils = NULL WHERE claim = ANY (ARRAY(
+        SELECT claim FROM sickbay.lease WHERE epoch < sickbay.epoch() AND until > v_now FOR UPDATE SKIP LOCKED));
     WHILE sickbay.expire(v_now, false) > 0 LOOP
     END LOOP;
     DELETE FROM sickbay.key WHERE ctid = ANY (ARRAY(

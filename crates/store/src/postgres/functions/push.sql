@@ -64,7 +64,7 @@ BEGIN
     -- Streams and keys are locked in one order everywhere, and only then are numbers given: so the numbers of a
     -- stream or key grow in the order in which they can be seen.
     IF p_streams IS NOT NULL THEN
-        FOR s IN SELECT DISTINCT u.queue, u.stream FROM unnest(v_queues, p_streams) u(queue, stream)
+        FOR s IN SELECT DISTINCT u.queue, u.stream COLLATE "C" AS stream FROM unnest(v_queues, p_streams) u(queue, stream)
                  WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
             PERFORM sickbay.lock_stream(s.queue, s.stream);
         END LOOP;
@@ -72,7 +72,7 @@ BEGIN
     IF p_keys IS NOT NULL THEN
         WITH locked AS (
             INSERT INTO sickbay.key AS k (queue, key, owner, state)
-            SELECT DISTINCT v.queue, v.key, 0, 2 FROM unnest(v_queues, p_keys) v(queue, key)
+            SELECT DISTINCT v.queue, v.key COLLATE "C", 0, 2 FROM unnest(v_queues, p_keys) v(queue, key)
             WHERE v.key IS NOT NULL ORDER BY 1, 2
             ON CONFLICT ON CONSTRAINT key_pkey DO UPDATE SET owner = k.owner
             RETURNING k.queue, k.key, CASE WHEN k.state = 0 OR k.state = 1 AND k.done_until > v_now THEN k.owner END AS owner

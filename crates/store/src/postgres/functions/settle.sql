@@ -138,6 +138,7 @@ CREATE OR REPLACE FUNCTION sickbay.complete_plain(p_now bigint, p_epochs bigint[
 RETURNS smallint[] LANGUAGE plpgsql SET enable_seqscan = off SET jit = off SET enable_mergejoin = off
 SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+    v_epoch bigint := (SELECT value FROM sickbay.meta WHERE name = 'epoch');
     v_answers smallint[];
 BEGIN
     WITH member AS MATERIALIZED (
@@ -148,7 +149,7 @@ BEGIN
         SELECT w.id, w.claim, w.epoch, w.ord FROM unnest(p_ids, p_claims, p_epochs) WITH ORDINALITY w(id, claim, epoch, ord)
     ), met AS MATERIALIZED (
         SELECT m.claim, m.queue, m.id, m.own, m.ord, w.ord AS wish FROM member m LEFT JOIN wish w
-            ON w.id = m.id AND w.claim = m.claim AND w.epoch = m.epoch AND m.until > p_now
+            ON w.id = m.id AND w.claim = m.claim AND w.epoch = m.epoch AND m.until > p_now AND w.epoch >= v_epoch
     ), fate AS MATERIALIZED (
         SELECT claim, queue, count(wish) AS done, array_agg(id ORDER BY ord) FILTER (WHERE wish IS NULL) AS ids,
                array_agg(own ORDER BY ord) FILTER (WHERE wish IS NULL) AS untils,
@@ -182,6 +183,7 @@ BEGIN
         WITH gone AS (
             DELETE FROM sickbay.lease y USING sickbay.queue z
             WHERE y.claim = p_claims[1] AND y.epoch = p_epochs[1] AND y.until > p_now AND y.special IS NULL
+                AND y.epoch >= (SELECT value FROM sickbay.meta WHERE name = 'epoch')
                 AND y.ids = p_ids AND z.no = y.queue AND z.keep_completed = 0
             RETURNING y.queue
         ) INSERT INTO sickbay.tally (queue, live, completed)
@@ -264,6 +266,7 @@ SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     v_answers smallint[] := array_fill(1::smallint, ARRAY[cardinality(p_ids)]);
     v_plain boolean := p_acts IS NULL;
+    v_epoch bigint := sickbay.epoch();
     l record;
     s record;
     u record;
@@ -287,6 +290,11 @@ BEGIN
              ORDER BY 1, 2 LOOP
         PERFORM sickbay.lock_stream(s.queue, s.stream);
     END LOOP;
+    PERFORM 1 FROM sickbay.key k WHERE (k.queue, k.key) IN (
+        SELECT x.queue, x.key FROM sickbay.lease y, unnest(y.rows) x
+        WHERE y.claim IN (SELECT DISTINCT unnest(p_claims)) AND y.special IS NOT NULL AND x.key IS NOT NULL
+            AND x.id IN (SELECT unnest(p_ids)))
+    ORDER BY k.queue, k.key FOR UPDATE;
     FOR l IN SELECT claim, epoch, queue, worker, claimed_at, until, suspect, ids, untils, special
              FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim LOOP
         SELECT * INTO q FROM sickbay.queue WHERE no = l.queue;
@@ -307,7 +315,7 @@ BEGIN
                  JOIN unnest(l.ids, l.untils) y(id, until) ON y.id = x.id
                  LEFT JOIN unnest(l.special) z(id) ON z.id = x.id
                  LEFT JOIN kept k ON k.id = x.id
-                 WHERE p_force OR coalesce(y.until, l.until) > p_now ORDER BY x.i LOOP
+                 WHERE p_force OR coalesce(y.until, l.until) > p_now AND l.epoch >= v_epoch ORDER BY x.i LOOP
             v_gone := v_gone || u.id;
             v_answers[u.i] := 0;
             IF u.act = 0 THEN
@@ -372,19 +380,26 @@ CREATE OR REPLACE FUNCTION sickbay.renew(
 DECLARE
     v_now bigint := sickbay.time_now(p_now);
     v_until bigint := sickbay.time_after(sickbay.time_now(p_now), p_lease);
+    v_epoch bigint := sickbay.epoch();
     l record;
     v_untils bigint[];
     v_kept bigint[] := '{}';
 BEGIN
     PERFORM 1 FROM sickbay.lease WHERE claim = ANY (p_claims) ORDER BY claim FOR UPDATE;
     FOR l IN SELECT claim, epoch, until, ids, untils FROM sickbay.lease WHERE claim = ANY (p_claims) LOOP
-        SELECT array_agg(CASE WHEN w.id IS NOT NULL THEN greatest(coalesce(m.until, l.until), v_until)
-                              ELSE coalesce(m.until, l.until) END ORDER BY m.ord),
-               v_kept || coalesce(array_agg(w.ord) FILTER (WHERE w.id IS NOT NULL), '{}')
-        INTO v_untils, v_kept
+        CONTINUE WHEN l.epoch < v_epoch;
+        -- A token may be there twice.
+        SELECT array_agg(CASE WHEN w.ords IS NOT NULL THEN greatest(coalesce(m.until, l.until), v_until)
+                              ELSE coalesce(m.until, l.until) END ORDER BY m.ord)
+        INTO v_untils
         FROM unnest(l.ids, l.untils) WITH ORDINALITY m(id, until, ord)
-        LEFT JOIN unnest(p_ids, p_claims, p_epochs) WITH ORDINALITY w(id, claim, epoch, ord)
-            ON w.id = m.id AND w.claim = l.claim AND w.epoch = l.epoch AND coalesce(m.until, l.until) > v_now;
+        LEFT JOIN (SELECT o.id, count(*) AS ords FROM unnest(p_ids, p_claims, p_epochs) o(id, claim, epoch)
+                   WHERE o.claim = l.claim AND o.epoch = l.epoch GROUP BY o.id) w
+            ON w.id = m.id AND coalesce(m.until, l.until) > v_now;
+        v_kept := v_kept || ARRAY(
+            SELECT o.ord FROM unnest(p_ids, p_claims, p_epochs) WITH ORDINALITY o(id, claim, epoch, ord)
+            JOIN unnest(l.ids, l.untils) m(id, until) ON m.id = o.id
+            WHERE o.claim = l.claim AND o.epoch = l.epoch AND coalesce(m.until, l.until) > v_now);
         UPDATE sickbay.lease SET until = (SELECT min(t) FROM unnest(v_untils) t),
             untils = CASE WHEN (SELECT count(DISTINCT t) FROM unnest(v_untils) t) > 1 THEN v_untils END
         WHERE claim = l.claim;
@@ -396,22 +411,48 @@ END $$;
 CREATE OR REPLACE FUNCTION sickbay.expire(p_now bigint, p_all boolean) RETURNS bigint LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off AS $$
 DECLARE
+    v_taken bigint[];
     v_epochs bigint[];
     v_claims bigint[];
     v_ids bigint[];
+    v_answers smallint[];
 BEGIN
     IF NOT EXISTS (SELECT 1 FROM sickbay.lease WHERE p_all OR until <= p_now) THEN
         RETURN 0;
     END IF;
+    v_taken := ARRAY(SELECT claim FROM sickbay.lease WHERE p_all OR until <= p_now
+                     ORDER BY until LIMIT CASE WHEN p_all THEN NULL ELSE 200 END FOR UPDATE SKIP LOCKED);
+    v_taken := ARRAY(SELECT claim FROM sickbay.lease
+                     WHERE claim = ANY (v_taken) AND (special IS NULL OR sickbay.locks_streams(claim)));
     SELECT array_agg(l.epoch), array_agg(l.claim), array_agg(m.id) INTO v_epochs, v_claims, v_ids
-    FROM (SELECT claim, epoch, until, ids, untils FROM sickbay.lease WHERE p_all OR until <= p_now
-          ORDER BY until LIMIT CASE WHEN p_all THEN NULL ELSE 200 END FOR UPDATE SKIP LOCKED) l,
-         unnest(l.ids, l.untils) m(id, until)
-    WHERE p_all OR coalesce(m.until, l.until) <= p_now;
+    FROM sickbay.lease l, unnest(l.ids, l.untils) m(id, until)
+    WHERE l.claim = ANY (v_taken) AND (p_all OR coalesce(m.until, l.until) <= p_now);
     IF v_ids IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM sickbay.settle(p_now, true, v_epochs, v_claims, v_ids, array_fill(3::smallint, ARRAY[cardinality(v_ids)]),
-                           NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
-    RETURN cardinality(v_ids);
+    v_answers := sickbay.settle(p_now, true, v_epochs, v_claims, v_ids,
+                                array_fill(3::smallint, ARRAY[cardinality(v_ids)]),
+                                NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+    RETURN (SELECT count(*) FROM unnest(v_answers) a WHERE a = 0);
 END $$;
+
+-- Locks the streams of what a lease holds. False if others have one of them: nobody waits here, because it may be a
+-- caller's own transaction that pushes into it and stays open for long.
+CREATE OR REPLACE FUNCTION sickbay.locks_streams(p_claim bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    s record;
+BEGIN
+    FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease l, unnest(l.rows) x
+             WHERE l.claim = p_claim AND x.stream IS NOT NULL AND x.id = ANY (l.ids) LOOP
+        PERFORM 1 FROM sickbay.stream WHERE queue = s.queue AND key = s.stream FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (SELECT 1 FROM sickbay.stream WHERE queue = s.queue AND key = s.stream) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    RETURN true;
+END $$;
+
+-- The present epoch: no token of an earlier one counts.
+CREATE OR REPLACE FUNCTION sickbay.epoch() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT value FROM sickbay.meta WHERE name = 'epoch'
+$$;
