@@ -105,6 +105,18 @@ async fn what_was_due_is_due_although_the_clock_was_set_back() {
 }
 
 #[tokio::test]
+async fn a_delay_keeps_its_length_although_nothing_happened_before_the_store_was_closed() {
+    let mut scene = Scene::new().await;
+    let id = scene.push(message("in an hour").delay(Duration::from_secs(3600))).await;
+    scene.clock.advance(Duration::from_secs(50 * 60));
+    scene.open_later_by(-30 * 60);
+    scene.clock.advance(Duration::from_secs(10 * 60 - 1));
+    assert!(scene.ids().await.is_empty());
+    scene.clock.advance(Duration::from_secs(1));
+    assert_eq!(scene.ids().await, [id]);
+}
+
+#[tokio::test]
 async fn what_was_in_hand_at_a_crash_is_due_although_the_clock_was_set_back() {
     for back in BACK {
         let mut scene = Scene::new().await;

@@ -165,6 +165,17 @@ pub async fn a_lone_killer_is_quarantined_after_exactly_its_budget(f: &mut dyn F
     }
 }
 
+/// Rule 27: found when the store is opened again.
+pub async fn a_killer_that_is_found_at_the_next_start_names_its_last_delivery(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { crash_budget: 1, ..QueuePolicy::default() }).await;
+    let id = bench.push(message("killer")).await;
+    let delivery = bench.lease_one().await;
+    bench.f.crash();
+    let view = bench.view(id).await;
+    assert_eq!(view.status, Status::Dead);
+    assert_eq!(view.last_delivery, Some(delivery.token().to_string()));
+}
+
 /// A9, I6.
 pub async fn an_innocent_that_was_there_every_time_is_never_quarantined(f: &mut dyn Fixture) {
     let bench = Bench::with(f, QueuePolicy { crash_budget: 1, ..QueuePolicy::default() }).await;

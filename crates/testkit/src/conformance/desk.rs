@@ -150,6 +150,23 @@ pub async fn dead_lettering_by_hand_takes_the_message_from_its_holder(f: &mut dy
     assert!(refused(&good(bench.store().dead_letter(vec![held], "again".into()).await)[0]));
 }
 
+/// Rule 27: whatever happened since.
+pub async fn a_dead_letter_names_its_last_delivery(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    let retried = bench.push(message("a")).await;
+    let never = bench.push(message("b").delay(seconds(99))).await;
+    let delivery = bench.lease_one().await;
+    let last = Some(delivery.token().to_string());
+    bench.fail(&delivery, Failure::transient("later")).await;
+    bench.f.reopen();
+    good(bench.store().dead_letter(vec![retried, never], "not now".into()).await);
+    assert_eq!(bench.view(retried).await.last_delivery, last);
+    assert_eq!(bench.view(never).await.last_delivery, None);
+    good(bench.store().replay(vec![Replay::raw(retried)]).await);
+    good(bench.store().dead_letter(vec![retried], "nor now".into()).await);
+    assert_eq!(bench.view(retried).await.last_delivery, last, "nobody got it since");
+}
+
 /// Rule 28, B9.
 pub async fn discarding_hides_restoring_brings_back_purging_is_for_good(f: &mut dyn Fixture) {
     let bench = Bench::new(f).await;

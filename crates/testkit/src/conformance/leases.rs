@@ -96,3 +96,15 @@ pub async fn a_renewal_never_shortens_a_lease(f: &mut dyn Fixture) {
     bench.advance(29).await;
     bench.done(&delivery).await;
 }
+
+/// A token that is there twice is renewed once, and nobody else with it.
+pub async fn a_renewal_that_names_a_token_twice_renews_it_alone(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.push_all(vec![message("a"), message("b"), message("c")]).await;
+    let held = bench.lease(3).await;
+    let twice = vec![held[0].token(), held[0].token()];
+    assert!(good(bench.store().renew(Renewal { tokens: twice, lease: seconds(100) }).await).is_empty());
+    bench.advance(30).await;
+    assert_eq!(bench.lease_ids(9).await, [held[1].message.id, held[2].message.id]);
+    bench.done(&held[0]).await;
+}

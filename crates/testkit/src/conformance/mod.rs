@@ -92,6 +92,7 @@ macro_rules! conformance {
                 a_renewed_lease_holds_from_now
                 a_renewal_names_exactly_the_leases_that_are_lost
                 leases_of_one_claim_run_out_each_at_its_own_time
+                a_renewal_that_names_a_token_twice_renews_it_alone
                 a_renewal_never_shortens_a_lease
             }
             crashes {
@@ -103,6 +104,7 @@ macro_rules! conformance {
                 a_store_whose_process_died_finds_it_out_when_it_is_opened
                 a_retry_in_hand_when_the_process_dies_comes_back_once
                 a_lone_killer_is_quarantined_after_exactly_its_budget
+                a_killer_that_is_found_at_the_next_start_names_its_last_delivery
                 an_innocent_that_was_there_every_time_is_never_quarantined
                 a_process_with_a_suspect_in_hand_gets_nothing_else
                 a_failure_or_a_quarantine_clears_the_suspicion
@@ -135,6 +137,7 @@ macro_rules! conformance {
                 a_replay_to_an_unknown_queue_changes_nothing
                 a_batch_of_acts_answers_each_wish_in_order
                 dead_lettering_by_hand_takes_the_message_from_its_holder
+                a_dead_letter_names_its_last_delivery
                 discarding_hides_restoring_brings_back_purging_is_for_good
                 a_purge_takes_the_oldest_first_and_no_more_than_asked
                 a_purge_spares_what_was_discarded_too_recently

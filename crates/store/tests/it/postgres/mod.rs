@@ -1,5 +1,6 @@
 //! The PostgreSQL store keeps every promise. `cargo xtask test` starts the server and says where it is.
 
+mod at_once;
 mod copy;
 mod faults;
 mod floor;
