@@ -174,6 +174,22 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_that_was_written_is_to_be_synced_a_second_after_the_last_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.db").display().to_string();
+        let (mut mark, _) = Mark::open(None, &path).unwrap();
+        assert_eq!(mark.sync_due(), i64::MAX, "there is nothing to sync");
+        mark.write(Reached::default());
+        mark.sync_at(5000);
+        assert_eq!(mark.sync_due(), i64::MAX);
+        mark.write(Reached::default());
+        mark.sync_at(5999);
+        assert_eq!(mark.sync_due(), 6000);
+        mark.sync_at(6000);
+        assert_eq!(mark.sync_due(), i64::MAX);
+    }
+
+    #[test]
     fn what_is_lacking_is_named() {
         let reached = |commits, last_number| Reached { store: 1, commits, last_number, epoch: 1 };
         assert_eq!(reached(5, 9).lacks(reached(5, 9)), None);
