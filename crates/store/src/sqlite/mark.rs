@@ -177,6 +177,7 @@ mod tests {
     fn a_mark_that_was_written_is_to_be_synced_a_second_after_the_last_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.db").display().to_string();
+        std::fs::write(&path, "").unwrap();
         let (mut mark, _) = Mark::open(None, &path).unwrap();
         assert_eq!(mark.sync_due(), i64::MAX, "there is nothing to sync");
         mark.write(Reached::default());
