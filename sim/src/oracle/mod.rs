@@ -9,6 +9,7 @@ mod claim;
 mod entry;
 mod flow;
 mod look;
+mod probe;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
