@@ -51,6 +51,8 @@ pub(crate) struct Crew {
     faults: Arc<Faults>,
     /// A handler killed the process.
     killed: Arc<AtomicBool>,
+    /// How often the clock had been set back when it started.
+    set_back: u64,
 }
 
 impl Crew {
@@ -76,7 +78,8 @@ impl Crew {
             .stop_limit(Duration::from_secs(10))
             .start();
         drop(guard);
-        Some(Self { runtime, running: Some(running), process, faults, killed })
+        let set_back = world.oracle().set_back();
+        Some(Self { runtime, running: Some(running), process, faults, killed, set_back })
     }
 
     /// Lets the process do so much and no more.
@@ -165,9 +168,12 @@ impl World {
         let held = self.oracle().hands(crew.process);
         if !ended {
             self.oracle().accuse("I8", format!("worker {by} did not end within {STOP_ROUNDS} s"));
-        } else if !held.is_empty() && !crew.faults.lost.load(Ordering::Relaxed) && !self.oracle().went_back()
+        } else if !held.is_empty()
+            && !crew.faults.lost.load(Ordering::Relaxed)
+            && self.oracle().set_back() == crew.set_back
         {
-            // A worker that waits for a time that has been put off gives up; its leases run out.
+            // One that lived to see the clock set back waits for a time that has been put off and gives up; its leases
+            // run out. Whatever the clock did before it started is no excuse.
             self.oracle().accuse("I8", format!("worker {by} ended and still holds {held:?}"));
         }
     }

@@ -1,5 +1,6 @@
 //! Many seeds, the shortest script of one that fails, and scripts as files.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -86,8 +87,8 @@ impl Finding {
 /// What came of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Schedules run.
-    pub schedules: u64,
+    /// Schedules run on each store.
+    pub schedules: BTreeMap<&'static str, u64>,
     /// What they did.
     pub done: Done,
     /// Those that failed.
@@ -103,19 +104,24 @@ impl Report {
 
     /// The figures, as one document.
     pub fn json(&self) -> Value {
-        json!({
-            "schedules": self.schedules,
+        let mut document = json!({
+            "schedules": self.schedules.values().sum::<u64>(),
             "steps": self.done.steps,
             "messages": self.done.messages,
             "deliveries": self.done.deliveries,
             "seconds": self.took.as_secs_f64(),
-            "lost": self.count(&["I1"]),
-            "unexplained": self.count(&["I4"]),
+            "lost": self.count(&["I1", "I8"]),
+            "unexplained": self.count(&["I3", "I4", "I7"]),
             "bystanders_blamed": self.count(&["I6"]),
+            "silently_wrong": self.count(&["I9"]),
             "violations": self.findings.len(),
             "failing_seeds": self.findings.iter().map(|f| json!({"seed": f.seed, "store": f.kind.as_str(),
                 "invariant": f.violation.invariant, "text": f.violation.text})).collect::<Vec<_>>(),
-        })
+        });
+        for (store, count) in &self.schedules {
+            document[format!("schedules_on_{store}")] = json!(count);
+        }
+        document
     }
 }
 
@@ -143,7 +149,7 @@ pub fn run_plan_for(plan: &Plan, limit: Duration) -> Report {
             for kind in kinds(plan, seed) {
                 let outcome = run_seed(kind, seed, plan.steps);
                 let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-                report.schedules += 1;
+                *report.schedules.entry(kind.as_str()).or_default() += 1;
                 match outcome {
                     Ok(done) => add(&mut report.done, done),
                     Err(failed) => {

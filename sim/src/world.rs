@@ -1,5 +1,6 @@
 //! One script, carried out on one store, step by step, with the oracle beside it.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use sickbay_testkit::{Fixture, ManualClock};
 
 use crate::crew::Crew;
 use crate::oracle::{Oracle, Violation};
+use crate::panics::{self, caught};
 use crate::stores::Kind;
 use crate::wait::wait;
 use crate::watch::Watched;
@@ -74,16 +76,25 @@ pub enum Looks {
     Always,
 }
 
-/// Carries a script out, lets everything through at its end, and tells what came of it.
+/// Carries a script out, lets everything through at its end, and tells what came of it. A panic is a violation like
+/// any other: a store that cannot be opened again, or that never answers.
 pub fn run(kind: Kind, looks: Looks, script: &[Command]) -> Result<Done, Failed> {
+    let at = Cell::new(0);
+    let panicked = |text| Err(Failed { at: at.get(), violation: Violation { invariant: "I11", text } });
+    caught(|| carry_out(kind, looks, script, &at)).unwrap_or_else(panicked)
+}
+
+fn carry_out(kind: Kind, looks: Looks, script: &[Command], reached: &Cell<usize>) -> Result<Done, Failed> {
     let mut world = World::new(kind);
     world.looks = looks;
     for (at, command) in script.iter().enumerate() {
+        reached.set(at);
         world.step(at, command);
         if let Some(violation) = world.violation() {
             return Err(Failed { at, violation });
         }
     }
+    reached.set(script.len());
     world.drain();
     match world.violation() {
         Some(violation) => Err(Failed { at: script.len(), violation }),
@@ -169,6 +180,9 @@ impl World {
 
     /// What is wrong, if anything is.
     pub fn violation(&self) -> Option<Violation> {
+        if let Some(text) = panics::said() {
+            self.oracle().accuse("I11", text);
+        }
         self.oracle().violation().cloned()
     }
 

@@ -47,7 +47,7 @@ fn parts(passed: &[String], whole: bool) -> Vec<Part> {
     }
     let mut parts: Vec<Part> = FAULTS.iter().map(|arguments| faults(arguments)).collect();
     if whole {
-        parts.insert(1, Part::of(Program::SIM, &["schedules", "--json"]));
+        parts.insert(1, schedules(passed));
     }
     let threads = std::thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2));
     for (nth, part) in parts.iter_mut().enumerate() {
@@ -61,6 +61,19 @@ fn parts(passed: &[String], whole: bool) -> Vec<Part> {
     }
     parts
 }
+
+/// The simulator's part. A long run goes on with the seed of the others, and has as many schedules as one without.
+fn schedules(passed: &[String]) -> Part {
+    let mut part = Part::of(Program::SIM, &["schedules", "--json"]);
+    let seed = passed.iter().position(|word| word == "--seed").and_then(|at| passed.get(at + 1));
+    if let Some(seed) = seed {
+        part.arguments.extend(["--seed", seed, "--seeds", SCHEDULES].map(str::to_owned));
+    }
+    part
+}
+
+/// Seeds of a long run.
+const SCHEDULES: &str = "1000";
 
 /// The keys of the document, in their order.
 const KEYS: [&str; 10] = [
@@ -239,6 +252,16 @@ mod tests {
         let of_faults = whole.iter().filter(|part| part.program == Program::FAULTS);
         assert!(of_faults.clone().all(|part| part.arguments.contains(&quick[0])));
         assert_eq!(of_faults.count(), FAULTS.len());
+    }
+
+    #[test]
+    fn a_long_run_passes_its_seed_on_to_the_simulator() {
+        let passed = ["--seed", "1000090"].map(str::to_owned);
+        let whole = parts(&passed, true);
+        let part = whole.iter().find(|part| part.program == Program::SIM).unwrap();
+        assert!(part.arguments.join(" ").starts_with("schedules --json --seed 1000090 --seeds "), "{part:?}");
+        let quick = schedules(&["--quick".to_owned()]);
+        assert_eq!(quick.arguments, ["schedules", "--json"]);
     }
 
     #[test]

@@ -26,17 +26,15 @@ impl Oracle {
             self.inspect(delivery);
         }
         let seen: Vec<u64> = deliveries.iter().map(|delivery| delivery.message.id.number()).collect();
-        // Whether a suspect of a probed type is among those let through decides for other queues, too.
-        let probed = |gate: &TypeGate| matches!(gate, TypeGate::Probing { .. });
-        let probing = self.lines.iter().any(|line| line.gates.values().any(probed));
+        let probed = self.probed(claim);
         self.put_off.clear();
         self.keys_taken.clear();
         let mut expected = self.handed_out(queue, claim);
-        if probing {
+        if !probed.is_empty() {
             self.doubt();
         }
-        if probing && seen != expected && (!seen.is_empty() || expected.is_empty()) {
-            expected = self.hand_out_instead(&expected, &seen, claim);
+        if !probed.is_empty() && seen != expected && !seen.is_empty() {
+            expected = self.hand_out_instead(&expected, &seen, claim, &probed);
         }
         if seen != expected && self.violation().is_none() {
             let text = format!("process {} was given {seen:?}, and not {expected:?}", claim.process.0);
@@ -138,7 +136,7 @@ impl Oracle {
             if alone && !(empty_hands && given.is_empty()) {
                 break;
             }
-            let Some(id) = self.best(queue, alone) else { break };
+            let Some(id) = self.best(queue, |entry| !alone || entry.suspect) else { break };
             if !self.take(id, claim) {
                 // What it found at its key, or its bytes, has changed what can be claimed.
                 alone = self.suspect_waits_for(claim);
@@ -148,44 +146,12 @@ impl Oracle {
             if alone {
                 break;
             }
-            self.take_run(id, claim, &mut given);
+            self.take_run(id, claim, &mut given, |_, _| true);
         }
         given
     }
 
-    /// A probe chose: what the claim gets is left to the store, as long as it can be claimed.
-    fn hand_out_instead(&mut self, expected: &[u64], seen: &[u64], claim: &Claim) -> Vec<u64> {
-        expected.iter().for_each(|id| self.take_back(*id));
-        for (at, before) in std::mem::take(&mut self.keys_taken).into_iter().rev() {
-            match before {
-                Some(owner) => drop(self.keys.insert(at, owner)),
-                None => drop(self.keys.remove(&at)),
-            }
-        }
-        self.doubt();
-        let mut streams = Vec::new();
-        let mut given = Vec::new();
-        for id in seen {
-            let Some(entry) = self.entries.get(id) else { continue };
-            let stream = entry.stream;
-            let follows = stream.is_some() && streams.contains(&stream) && entry.is_waiting();
-            if (follows || self.is_eligible(*id, entry)) && self.key_lets_through(*id) {
-                streams.push(stream);
-                self.lease(*id, claim);
-                given.push(*id);
-            }
-        }
-        given
-    }
-
-    /// Whether the store came to the messages that the oracle has put off is not known.
-    fn doubt(&mut self) {
-        for (id, before) in std::mem::take(&mut self.put_off) {
-            self.entries.entry(id).and_modify(|entry| entry.unsure = Some(before));
-        }
-    }
-
-    fn take_back(&mut self, id: u64) {
+    pub(super) fn take_back(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.counters.deliveries -= 1;
         entry.place = Place::Waiting;
@@ -196,26 +162,29 @@ impl Oracle {
         }
     }
 
-    /// True if a suspect can be claimed in a queue that the process works on.
-    fn suspect_waits_for(&self, claim: &Claim) -> bool {
+    /// The queues that the process works on.
+    pub(super) fn works_on(&self, claim: &Claim) -> impl Iterator<Item = usize> {
         let asked = self.asked.get(&claim.process).into_iter().flatten();
-        let recent = asked.filter(|(_, last)| self.now - **last <= WORKS_ON_MS);
-        recent.into_iter().any(|(queue, _)| self.best(*queue, true).is_some())
+        asked.filter(|(_, last)| self.now - **last <= WORKS_ON_MS).map(|(queue, _)| *queue)
     }
 
-    /// The first message of a queue that can be claimed; of the suspects only, if those are asked for.
-    fn best(&self, queue: usize, suspects: bool) -> Option<u64> {
+    /// True if a suspect can be claimed in a queue that the process works on.
+    fn suspect_waits_for(&self, claim: &Claim) -> bool {
+        self.works_on(claim).any(|queue| self.best(queue, |entry| entry.suspect).is_some())
+    }
+
+    /// The first message of a queue that can be claimed, of those that are asked for.
+    pub(super) fn best(&self, queue: usize, asked_for: impl Fn(&Entry) -> bool) -> Option<u64> {
         let line = &self.lines[queue];
         if line.paused {
             return None;
         }
         let wanted = line.live.iter().filter_map(|id| self.entries.get(id).map(|entry| (*id, entry)));
-        let wanted =
-            wanted.filter(|(id, entry)| (!suspects || entry.suspect) && self.is_eligible(*id, entry));
+        let wanted = wanted.filter(|(id, entry)| asked_for(entry) && self.is_eligible(*id, entry));
         wanted.min_by_key(|(id, entry)| (Reverse(entry.priority), entry.due_at, *id)).map(|(id, _)| id)
     }
 
-    fn is_eligible(&self, id: u64, entry: &Entry) -> bool {
+    pub(super) fn is_eligible(&self, id: u64, entry: &Entry) -> bool {
         if !entry.is_waiting() || entry.due_at > self.now || !self.is_open(entry) {
             return false;
         }
@@ -241,7 +210,7 @@ impl Oracle {
     }
 
     /// Takes one message. False if it was put off, completed unrun or set aside instead.
-    fn take(&mut self, id: u64, claim: &Claim) -> bool {
+    pub(super) fn take(&mut self, id: u64, claim: &Claim) -> bool {
         let Some(entry) = self.entries.get(&id) else { return false };
         let (queue, key) = (entry.queue, entry.key);
         if entry.damaged && !self.reads_what_it_took {
@@ -270,7 +239,7 @@ impl Oracle {
         true
     }
 
-    fn set_damaged_aside(&mut self, id: u64) {
+    pub(super) fn set_damaged_aside(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.counters.failures += 1;
         entry.stages |= Stages::FAILED.bits();
@@ -280,21 +249,6 @@ impl Oracle {
     fn take_key(&mut self, queue: usize, key: usize, id: u64) {
         let before = self.keys.insert((queue, key), KeyOwner { id, done_until: None });
         self.keys_taken.push(((queue, key), before));
-    }
-
-    /// True if the message may be handed out for all that its key says; then the key is its own.
-    fn key_lets_through(&mut self, id: u64) -> bool {
-        let Some((queue, key)) = self.entries.get(&id).and_then(|entry| Some((entry.queue, entry.key?)))
-        else {
-            return true;
-        };
-        match self.key_stands(queue, key) {
-            Some((owner, done)) => owner == id && !done,
-            None => {
-                self.take_key(queue, key, id);
-                true
-            }
-        }
     }
 
     fn lease(&mut self, id: u64, claim: &Claim) {
@@ -312,7 +266,13 @@ impl Oracle {
     }
 
     /// Goes on with what directly follows the first entry of a stream.
-    fn take_run(&mut self, head: u64, claim: &Claim, given: &mut Vec<u64>) {
+    pub(super) fn take_run(
+        &mut self,
+        head: u64,
+        claim: &Claim,
+        given: &mut Vec<u64>,
+        goes_on: impl Fn(&[u64], (u64, &Entry)) -> bool,
+    ) {
         let Some(entry) = self.entries.get(&head).filter(|entry| !entry.deferred && !entry.suspect) else {
             return;
         };
@@ -329,6 +289,9 @@ impl Oracle {
             let replayed = entry.key.is_some() && entry.counters.replays > 0;
             let ready = entry.is_waiting() && entry.due_at <= self.now && self.is_open(entry);
             if !ready || replayed || entry.suspect || entry.damaged || self.is_held(queue, stream, next) {
+                return;
+            }
+            if !goes_on(given, (next, entry)) {
                 return;
             }
             self.lease(next, claim);

@@ -114,7 +114,7 @@ impl Oracle {
             let kept = matches!(gone, Gone::Completed { kept_until } if kept_until > self.now);
             let seen = view.map(|view| view.status);
             // What was forgotten does not come back with an earlier time.
-            if self.went_back
+            if self.set_back > 0
                 && matches!(gone, Gone::Completed { kept_until: 0.. })
                 && seen != Some(Status::Active)
             {

@@ -9,6 +9,7 @@ mod claim;
 mod entry;
 mod flow;
 mod look;
+mod probe;
 mod settle;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -83,8 +84,8 @@ pub struct Oracle {
     pub(crate) now: i64,
     /// The clock's time.
     pub(crate) clock: i64,
-    /// The clock has been set back at least once.
-    pub(crate) went_back: bool,
+    /// How often the clock has been set back.
+    pub(crate) set_back: u64,
     pub(crate) calls: u64,
     pub(crate) queue_names: Names,
     pub(crate) stream_names: Names,
@@ -148,7 +149,7 @@ impl Oracle {
     /// The store is about to be called at this time by the clock: what time made due happens first.
     pub fn call(&mut self, clock: i64) {
         self.calls += 1;
-        self.went_back |= clock < self.clock;
+        self.set_back += u64::from(clock < self.clock);
         self.clock = clock;
         self.now = self.now.max(clock);
         self.expire();
@@ -200,9 +201,9 @@ impl Oracle {
         all
     }
 
-    /// True if the clock has been set back at least once.
-    pub fn went_back(&self) -> bool {
-        self.went_back
+    /// How often the clock has been set back so far.
+    pub fn set_back(&self) -> u64 {
+        self.set_back
     }
 
     /// True if probes of a type are let through: which messages they are is left to the store.

@@ -8,6 +8,9 @@ pub use random::random_script;
 use crate::fixture::Fixture;
 use crate::script::{Command, Runner};
 
+/// What a transcript says of counts that do not add up.
+const WRONG_COUNTS: &str = "DOES NOT ADD UP";
+
 /// Runs commands and writes down all that can be seen: each answer, then the figures, streams and
 /// dead letters of both queues, every message, and the history of the one the command was about.
 pub async fn run(fixture: &mut dyn Fixture, commands: &[Command]) -> Vec<String> {
@@ -26,12 +29,11 @@ pub async fn run(fixture: &mut dyn Fixture, commands: &[Command]) -> Vec<String>
 ///
 /// # Panics
 ///
-/// If the stores differ; shows the seed, the shortest script found, and both transcripts' last step.
+/// If the stores differ, or if the counts of one do not add up; shows the seed, the shortest script found, and both transcripts' last step.
 pub fn compare<A: Fixture, B: Fixture>(a: impl Fn() -> A, b: impl Fn() -> B, seed: u64, steps: usize) {
     let difference = |commands: &[Command]| {
         let (left, right) = (transcript(a(), commands), transcript(b(), commands));
-        let at = left.iter().zip(&right).position(|(left, right)| left != right);
-        at.map(|at| (at, left[at].clone(), right[at].clone()))
+        first_wrong(&left, &right).map(|at| (at, left[at].clone(), right[at].clone()))
     };
     let mut script = random_script(seed, steps);
     let Some((at, ..)) = difference(&script) else { return };
@@ -40,10 +42,15 @@ pub fn compare<A: Fixture, B: Fixture>(a: impl Fn() -> A, b: impl Fn() -> B, see
     let (at, left, right) = difference(&script).unwrap_or_default();
     let lines: Vec<String> = script.iter().take(at + 1).map(ToString::to_string).collect();
     panic!(
-        "seed {seed}: the stores differ after\n\n{}\n\n{}",
+        "seed {seed}: the stores differ, or both are wrong, after\n\n{}\n\n{}",
         lines.join("\n"),
         show_difference(&left, &right)
     );
+}
+
+/// The first step after which the stores differ or, alike or not, have counts that do not add up.
+fn first_wrong(left: &[String], right: &[String]) -> Option<usize> {
+    left.iter().zip(right).position(|(left, right)| left != right || left.contains(WRONG_COUNTS))
 }
 
 fn transcript(mut fixture: impl Fixture, commands: &[Command]) -> Vec<String> {
@@ -115,9 +122,10 @@ fn without(script: &[Command], from: usize, to: usize, move_up: bool) -> Vec<Com
     script[..from].iter().cloned().chain(script[to..].iter().map(|command| rename(command, name))).collect()
 }
 
-/// The lines that differ, one above the other.
+/// The lines that differ, or are wrong in both, one above the other.
 fn show_difference(left: &str, right: &str) -> String {
-    let lines = left.lines().zip(right.lines()).filter(|(left, right)| left != right);
+    let shown = |(left, right): &(&str, &str)| left != right || left.contains(WRONG_COUNTS);
+    let lines = left.lines().zip(right.lines()).filter(shown);
     lines.map(|(left, right)| format!("a: {}\nb: {}\n", left.trim(), right.trim())).collect()
 }
 
@@ -130,6 +138,15 @@ mod tests {
         assert_eq!(random_script(7, 50), random_script(7, 50));
         assert_ne!(random_script(7, 50), random_script(8, 50));
         assert_eq!(random_script(7, 50).len(), 50);
+    }
+
+    #[test]
+    fn counts_that_do_not_add_up_are_wrong_even_if_both_stores_agree() {
+        let step = |text: &str| vec!["push q -> m0".to_owned(), format!("claim q -> m0\n    q: {text}")];
+        assert_eq!(first_wrong(&step("pushed 1, active 1"), &step("pushed 1, active 1")), None);
+        let wrong = step(&format!("pushed 1, {WRONG_COUNTS}"));
+        assert_eq!(first_wrong(&wrong, &wrong), Some(1));
+        assert!(show_difference(&wrong[1], &wrong[1]).contains(WRONG_COUNTS));
     }
 
     #[test]
