@@ -48,7 +48,10 @@ impl Inner {
         }
         self.complete_signatures(&mut settlements).await?;
         let answer = if settlements.iter().any(|settlement| settlement.effect.is_some()) {
-            self.transact(Effects { settlements: Some(settlements), claim: claim.clone() }).await?
+            let answer =
+                self.transact(Effects { settlements: Some(settlements), claim: claim.clone() }).await;
+            self.floors.forget();
+            answer?
         } else {
             let mut columns = Columns::default();
             settlements.into_iter().for_each(|settlement| columns.add(settlement));
@@ -220,8 +223,6 @@ impl Work for Effects {
             let settled = std::mem::take(&mut answer.settled);
             answer = Answer { settled, ..Answer::read(&rows, self.claim.as_ref())? };
         }
-        // It is not committed yet.
-        inner.floors.forget();
         let mut answers = columns.as_given(std::mem::take(&mut answer.settled)).into_iter();
         let fill = |known: Option<Settled>| known.or_else(|| answers.next()).unwrap_or(Settled::LeaseLost);
         answer.settled = settled.into_iter().map(fill).collect();

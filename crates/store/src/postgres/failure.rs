@@ -110,6 +110,14 @@ pub(super) fn needs_migration(schema: &str, found: Option<i64>, known: i64) -> S
     StoreError::new(ErrorKind::Stop, "SB0063", text)
 }
 
+/// The functions of the schema were made by an earlier version.
+pub(super) fn old_functions(schema: &str, found: i64, known: i64) -> StoreError {
+    let text = format!(
+        "the functions in the schema {schema:?} are those of an earlier Sickbay (revision {found}; this one needs {known}): migrate it first"
+    );
+    StoreError::new(ErrorKind::Stop, "SB0063", text)
+}
+
 /// The schema was made by a newer version.
 pub(super) fn newer_schema(schema: &str, found: i64, known: i64) -> StoreError {
     let text = format!(

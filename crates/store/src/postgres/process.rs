@@ -51,7 +51,7 @@ impl PostgresStore {
     /// token that was given out before counts any more, and what was held comes back at once.
     pub async fn begin_epoch(&self) -> Result<u64, StoreError> {
         let inner = self.inner.clone();
-        self.run(async move {
+        self.change(async move {
             let now = inner.now();
             let rows = inner.query("SELECT sickbay.begin_epoch($1)", &[(&now, Type::INT8)]).await?;
             inner.bell.ring(None);

@@ -6,7 +6,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::at_rest::how_to_drop;
-use super::failure::{needs_migration, newer_schema, translate};
+use super::failure::{needs_migration, newer_schema, old_functions, translate};
 use crate::copy;
 
 /// One step a released version; never edited afterwards.
@@ -29,6 +29,10 @@ const FUNCTIONS: &[&str] = &[
 /// The version this program needs.
 pub(super) const VERSION: i64 = STEPS.len() as i64;
 
+/// The revision of the functions: one more with every change of them. A program works with functions that are newer
+/// than its own, and not with older ones.
+const REVISION: i64 = 2;
+
 /// The indexes that the steps make, by name.
 pub(super) fn indexes() -> impl Iterator<Item = &'static str> {
     let made =
@@ -43,7 +47,8 @@ pub(super) fn migration_sql(schema: &str, version: i64) -> String {
         sql.push_str(&step.replace("sickbay.", &format!("{schema}.")));
     }
     sql.push_str(&format!(
-        "\nINSERT INTO {schema}.meta VALUES ('version', {VERSION}) ON CONFLICT (name) DO UPDATE SET value = excluded.value;\n"
+        "\nINSERT INTO {schema}.meta VALUES ('version', {VERSION}), ('functions', {REVISION})
+         ON CONFLICT (name) DO UPDATE SET value = excluded.value;\n"
     ));
     sql
 }
@@ -72,6 +77,16 @@ pub(super) fn check(schema: &str, found: Option<i64>) -> Result<(), StoreError> 
     }
 }
 
+/// Refuses functions that are older than those of this program.
+pub(super) async fn refuse_old_functions(client: &Client, schema: &str) -> Result<(), StoreError> {
+    let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'functions'");
+    let rows = client.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?;
+    match rows.first().map_or(0, |row| row.get::<_, i64>(0)) {
+        REVISION.. => Ok(()),
+        found => Err(old_functions(schema, found, REVISION)),
+    }
+}
+
 /// Refuses a store that is a copy which is not complete.
 pub(super) async fn refuse_unfinished(client: &Client, schema: &str) -> Result<(), StoreError> {
     let sql = format!("SELECT 1 FROM {schema}.copy WHERE NOT complete");
@@ -90,16 +105,43 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Sto
     let exists = format!("SELECT to_regclass('{schema}.meta')::text");
     let row = transaction.query_typed(&exists, &[]).await.map_err(|error| translate(&error))?;
     let exists = row.first().and_then(|row| row.get::<_, Option<String>>(0)).is_some();
-    let mut found = 0;
+    let (mut found, mut functions) = (0, 0);
     if exists {
-        let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'version'");
-        let rows = transaction.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?;
-        found = rows.first().map_or(0, |row| row.get(0));
+        let sql = format!("SELECT name, value FROM {schema}.meta WHERE name IN ('version', 'functions')");
+        for row in transaction.query_typed(&sql, &[]).await.map_err(|error| translate(&error))? {
+            let known = if row.get::<_, &str>(0) == "version" { &mut found } else { &mut functions };
+            *known = row.get(1);
+        }
     }
     if found > VERSION {
         return Err(newer_schema(schema, found, VERSION));
     }
+    if found == VERSION && functions > REVISION {
+        // A newer program was here, and its functions are good for this one, too.
+        return Ok(());
+    }
     let applied = transaction.batch_execute(&migration_sql(schema, found)).await;
     applied.map_err(|error| translate(&error))?;
     transaction.commit().await.map_err(|error| translate(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FUNCTIONS, REVISION, STEPS};
+    use xxhash_rust::xxh3::xxh3_64;
+
+    /// Which functions belong to the revision.
+    const KNOWN: (i64, u64) = (2, 1_831_410_802_272_694_282);
+
+    #[test]
+    fn functions_that_change_get_a_new_revision() {
+        let now = (REVISION, xxh3_64(FUNCTIONS.concat().as_bytes()));
+        assert_eq!(now, KNOWN, "raise REVISION by one, and then write down what it stands for here");
+    }
+
+    #[test]
+    fn a_released_step_is_never_edited() {
+        let steps: Vec<u64> = STEPS.iter().map(|step| xxh3_64(step.as_bytes())).collect();
+        assert_eq!(steps, [16_691_180_548_277_755_973], "add a new step instead");
+    }
 }

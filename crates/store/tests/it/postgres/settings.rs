@@ -30,6 +30,19 @@ fn a_database_that_was_not_migrated_says_so_and_a_newer_one_is_refused() {
         store.define_queue(&queue(), QueuePolicy::default()).await.unwrap();
         let client = connect(&address()).await;
         let schema = format!("test_settings_{}", std::process::id());
+        let functions =
+            |value: u32| format!("UPDATE {schema}.meta SET value = {value} WHERE name = 'functions'");
+        client.batch_execute(&functions(1)).await.unwrap();
+        let (_, code, text) = refused(PostgresStore::connect(&address(), options.clone()).await);
+        assert!(code == "SB0063" && text.contains("revision 1"), "{text}");
+        PostgresStore::migrate(&address(), &options).await.unwrap();
+        drop(PostgresStore::connect(&address(), options.clone()).await.unwrap());
+        // A newer program's functions are kept, and good enough.
+        client.batch_execute(&functions(99)).await.unwrap();
+        PostgresStore::migrate(&address(), &options).await.unwrap();
+        drop(PostgresStore::connect(&address(), options.clone()).await.unwrap());
+        let kept = format!("SELECT value FROM {schema}.meta WHERE name = 'functions'");
+        assert_eq!(client.query_one(&kept, &[]).await.unwrap().get::<_, i64>(0), 99);
         client
             .batch_execute(&format!("UPDATE {schema}.meta SET value = 99 WHERE name = 'version'"))
             .await
