@@ -198,6 +198,7 @@ impl Report {
 
     fn disk(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let (faults, findings) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+        let (went_on, stopped, cuts) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let end = in_parallel(
             drives.len(),
             plan.seed,
@@ -208,12 +209,18 @@ impl Report {
                 }
                 let outcome = broken::run(drive, seed, 100);
                 faults.fetch_add(outcome.faults, Ordering::Relaxed);
+                went_on.fetch_add(outcome.went_on, Ordering::Relaxed);
+                stopped.fetch_add(outcome.stopped, Ordering::Relaxed);
+                cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
                 findings.lock().unwrap_or_else(PoisonError::into_inner).extend(outcome.findings);
                 true
             },
         );
         self.next_seed = self.next_seed.max(end);
         self.count("disk_faults", faults.into_inner());
+        self.count("disk_faults_survived", went_on.into_inner());
+        self.count("disk_faults_with_a_clear_stop", stopped.into_inner());
+        self.count("power_cuts_after_disk_faults", cuts.into_inner());
         self.found(findings.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
@@ -262,8 +269,9 @@ impl Report {
         let sum = |of: fn(&sickbay_faults::process::Kills) -> u64| outcomes.iter().map(of).sum::<u64>();
         self.count("kills", sum(|one| one.kills));
         self.count("pushed_between_kills", sum(|one| one.pushed));
-        if outcomes.iter().any(|one| one.pushed < one.kills) {
-            self.found(vec!["those that were killed had hardly pushed anything".to_owned()]);
+        self.count("kills_with_several_in_hand", sum(|one| one.deaths_in_company));
+        if outcomes.iter().any(|one| one.pushed < one.kills || one.deaths_in_company < one.kills / 20) {
+            self.found(vec!["those that were killed had hardly pushed or held anything".to_owned()]);
         }
         self.blamed += sum(|one| one.blamed);
         for one in outcomes {

@@ -72,7 +72,7 @@ fn a_store_that_answers_before_it_commits_is_found_out() {
 #[test]
 fn when_the_disk_fails_nothing_acknowledged_is_lost_and_nothing_half_done_stays() {
     let outcome = with_drive(|drive| broken::run(drive, 4242, 40));
-    assert!(outcome.faults > 10 && outcome.went_on > 0, "{outcome:?}");
+    assert!(outcome.faults > 10 && outcome.went_on > 0 && outcome.cuts > 10, "{outcome:?}");
     assert_eq!(outcome.findings, Vec::<String>::new());
 }
 
