@@ -1,6 +1,6 @@
 //! The two stores that are compared: SQLite on a disk that breaks, and memory, which is the model.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OpenFlags};
 use sickbay_core::clock::Clock;
@@ -16,6 +16,8 @@ use crate::vfs::Drive;
 pub const STORE: &str = "/store.db";
 /// How the handler's own table begins if SQLite refuses to read it.
 pub const UNREADABLE: &str = "unreadable";
+/// What a fixture says when its store cannot be opened once more.
+pub const NOT_AGAIN: &str = "the store could not be opened again";
 /// The log is grown to this size: small, so that it is reached and begun again often.
 const LOG_BYTES: u64 = 96 << 10;
 /// The log is written back after so many pages.
@@ -35,30 +37,53 @@ pub fn options_on(drive: &Drive, clock: Arc<dyn Clock>) -> SqliteOptions {
 pub struct DiskFixture {
     drive: Arc<Drive>,
     clock: ManualClock,
-    store: Option<SqliteStore>,
+    /// Shared with those that only look on.
+    store: Arc<Mutex<Option<SqliteStore>>>,
+    looks_on: bool,
 }
 
 impl DiskFixture {
     /// Opens the store on the disk that is in the drive.
     pub fn open(drive: Arc<Drive>, clock: ManualClock) -> Result<Self, StoreError> {
-        let store = SqliteStore::open(STORE, options(&drive, &clock))?;
-        Ok(Self { drive, clock, store: Some(store) })
+        Self::open_with(drive, clock, |options| options)
     }
 
-    fn opened(&self) -> &SqliteStore {
-        self.store.as_ref().unwrap_or_else(|| panic!("the store could not be opened again"))
+    /// The same with other options.
+    pub fn open_with(
+        drive: Arc<Drive>,
+        clock: ManualClock,
+        change: impl FnOnce(SqliteOptions) -> SqliteOptions,
+    ) -> Result<Self, StoreError> {
+        let store = SqliteStore::open(STORE, change(options(&drive, &clock)))?;
+        Ok(Self { drive, clock, store: Arc::new(Mutex::new(Some(store))), looks_on: false })
+    }
+
+    /// The same store for somebody who looks on while another drives it.
+    pub fn onlooker(&self) -> Self {
+        let (drive, clock, store) = (self.drive.clone(), self.clock.clone(), self.store.clone());
+        Self { drive, clock, store, looks_on: true }
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<SqliteStore>> {
+        self.store.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn opened(&self) -> SqliteStore {
+        let store = self.slot().clone();
+        store.unwrap_or_else(|| panic!("{NOT_AGAIN}"))
     }
 
     fn open_again(&mut self) {
         match SqliteStore::open(STORE, options(&self.drive, &self.clock)) {
-            Ok(store) => self.store = Some(store),
-            Err(error) => panic!("the store could not be opened again: {error}"),
+            Ok(store) => *self.slot() = Some(store),
+            Err(error) => panic!("{NOT_AGAIN}: {error}"),
         }
     }
 
     /// Closes the store cleanly, or as if its process had died.
     pub fn close(&mut self, tidily: bool) {
-        if let Some(store) = self.store.take()
+        let store = self.slot().take();
+        if let Some(store) = store
             && !tidily
         {
             store.crash();
@@ -68,13 +93,15 @@ impl DiskFixture {
 
 impl Drop for DiskFixture {
     fn drop(&mut self) {
-        self.close(false);
+        if !self.looks_on {
+            self.close(false);
+        }
     }
 }
 
 impl Fixture for DiskFixture {
     fn store(&self) -> Arc<dyn Store> {
-        Arc::new(self.opened().clone())
+        Arc::new(self.opened())
     }
 
     fn clock(&self) -> &ManualClock {
@@ -121,7 +148,8 @@ impl Fixture for DiskFixture {
     fn damage(&self, _: MessageId) {}
 }
 
-/// A memory store: the contract in its shortest form.
+/// A memory store: the contract in its shortest form. Clones are the same store.
+#[derive(Clone)]
 pub struct ModelFixture {
     clock: ManualClock,
     store: Arc<MemoryStore>,

@@ -2,8 +2,9 @@
 //!
 //! [`disk`] is a disk in memory that tells synced from unsynced, [`vfs`] lets SQLite write to it, and [`power`] cuts
 //! the power at every operation of a recorded script: the store must then look like the model before or after the
-//! command under way, and like nothing else. [`group`] does it to several callers at once. [`broken`] makes operations fail, [`flips`] turns bits over, [`process`]
-//! kills, stops and replaces real processes on real files, and [`postgres`] does it to many workers of one database
+//! command under way, and like nothing else. [`group`] does it to several callers at once, and [`migration`] to a store that is
+//! brought to the next version of its schema. [`broken`] makes operations fail, [`flips`] turns bits over, [`process`] kills,
+//! stops and replaces real processes on real files, and [`postgres`] does it to many workers of one database
 //! and to the database.
 
 pub mod broken;
@@ -12,6 +13,7 @@ pub mod disk;
 pub mod fixture;
 pub mod flips;
 pub mod group;
+pub mod migration;
 pub mod observe;
 #[cfg(unix)]
 pub mod postgres;

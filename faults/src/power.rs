@@ -150,10 +150,10 @@ fn cut_everywhere(drive: &Arc<Drive>, seed: u64, plan: Plan, recording: &Recordi
 }
 
 /// One power cut.
-struct Cut<'a> {
-    drive: &'a Arc<Drive>,
-    recording: &'a Recording,
-    answered: Option<usize>,
+pub(crate) struct Cut<'a> {
+    pub(crate) drive: &'a Arc<Drive>,
+    pub(crate) recording: &'a Recording,
+    pub(crate) answered: Option<usize>,
 }
 
 impl Cut<'_> {
@@ -179,7 +179,7 @@ impl Cut<'_> {
         })
     }
 
-    fn look(&self, image: &Image) -> Result<(), String> {
+    pub(crate) fn look(&self, image: &Image) -> Result<(), String> {
         let Some(answered) = self.answered else {
             let (seen, _) = self.recover(image, ManualClock::new())?;
             let known = self.recording.before.contains(&seen);
@@ -247,7 +247,7 @@ fn at(time: Timestamp) -> ManualClock {
 }
 
 /// The number that the next message gets; none if there is no queue for it.
-async fn next_number(fixture: &dyn Fixture) -> Option<u64> {
+pub(crate) async fn next_number(fixture: &dyn Fixture) -> Option<u64> {
     let queue = "q".parse().ok()?;
     let pushed = fixture.store().push(vec![NewMessage::new(queue, "one more")]).await.ok()?;
     pushed.first().map(|pushed| match pushed {

@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use serde_json::{Map, Value, json};
 use sickbay_faults::disk::Lie;
 use sickbay_faults::vfs::Drive;
-use sickbay_faults::{broken, flips, in_parallel, power};
+use sickbay_faults::{broken, flips, in_parallel, migration, power};
 
 use crate::plan::Plan;
 
@@ -164,7 +164,7 @@ impl Report {
 
     fn power(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let (cuts, operations, start) = (AtomicU64::new(0), AtomicU64::new(0), now());
-        let of_groups = AtomicU64::new(0);
+        let (of_groups, of_migrations) = (AtomicU64::new(0), AtomicU64::new(0));
         let findings = Mutex::new(Vec::new());
         let end = in_parallel(
             drives.len(),
@@ -178,10 +178,13 @@ impl Report {
                 if enough {
                     return false;
                 }
-                let group = seed % GROUPS_ONCE_IN == 0;
-                let run = if group { power::run_group } else { power::run };
+                let (run, of): (fn(&Arc<Drive>, u64, power::Plan) -> power::Outcome, _) = match seed % 16 {
+                    rest if rest % GROUPS_ONCE_IN == 0 => (power::run_group, Some(&of_groups)),
+                    1 | 2 => (migration::run, Some(&of_migrations)),
+                    _ => (power::run, None),
+                };
                 let outcome = run(drive, seed, power::Plan::default());
-                of_groups.fetch_add(if group { outcome.cuts } else { 0 }, Ordering::Relaxed);
+                of.map(|of| of.fetch_add(outcome.cuts, Ordering::Relaxed));
                 cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
                 operations.fetch_add(outcome.operations, Ordering::Relaxed);
                 findings.lock().unwrap_or_else(PoisonError::into_inner).extend(outcome.findings);
@@ -191,6 +194,7 @@ impl Report {
         self.next_seed = self.next_seed.max(end);
         self.count("power_cuts", cuts.into_inner());
         self.count("power_cuts_with_several_callers", of_groups.into_inner());
+        self.count("power_cuts_during_migrations", of_migrations.into_inner());
         self.count("operations_cut_at", operations.into_inner());
         self.found(findings.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(())
@@ -198,6 +202,7 @@ impl Report {
 
     fn disk(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let (faults, findings) = (AtomicU64::new(0), Mutex::new(Vec::new()));
+        let (went_on, stopped, cuts) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
         let end = in_parallel(
             drives.len(),
             plan.seed,
@@ -208,12 +213,18 @@ impl Report {
                 }
                 let outcome = broken::run(drive, seed, 100);
                 faults.fetch_add(outcome.faults, Ordering::Relaxed);
+                went_on.fetch_add(outcome.went_on, Ordering::Relaxed);
+                stopped.fetch_add(outcome.stopped, Ordering::Relaxed);
+                cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
                 findings.lock().unwrap_or_else(PoisonError::into_inner).extend(outcome.findings);
                 true
             },
         );
         self.next_seed = self.next_seed.max(end);
         self.count("disk_faults", faults.into_inner());
+        self.count("disk_faults_survived", went_on.into_inner());
+        self.count("disk_faults_with_a_clear_stop", stopped.into_inner());
+        self.count("power_cuts_after_disk_faults", cuts.into_inner());
         self.found(findings.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(())
     }
@@ -262,8 +273,9 @@ impl Report {
         let sum = |of: fn(&sickbay_faults::process::Kills) -> u64| outcomes.iter().map(of).sum::<u64>();
         self.count("kills", sum(|one| one.kills));
         self.count("pushed_between_kills", sum(|one| one.pushed));
-        if outcomes.iter().any(|one| one.pushed < one.kills) {
-            self.found(vec!["those that were killed had hardly pushed anything".to_owned()]);
+        self.count("kills_with_several_in_hand", sum(|one| one.deaths_in_company));
+        if outcomes.iter().any(|one| one.pushed < one.kills || one.deaths_in_company < one.kills / 20) {
+            self.found(vec!["those that were killed had hardly pushed or held anything".to_owned()]);
         }
         self.blamed += sum(|one| one.blamed);
         for one in outcomes {

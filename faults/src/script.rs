@@ -62,13 +62,13 @@ async fn look(fixture: &ModelFixture, numbers: u64) -> Seen {
 }
 
 /// A clean stop gives everything back that is in somebody's hands; the model is told so in words.
-async fn model_step(runner: &mut Runner<'_>, command: &Command) {
+pub(crate) async fn model_step(runner: &mut Runner<'_>, command: &Command) -> String {
     if command.verb == "reopen" {
         for index in 0..runner.messages() {
             runner.run(&Command::new("release", format!("m{index}"))).await;
         }
     }
-    runner.run(command).await;
+    runner.run(command).await
 }
 
 /// What may be found if the power goes before the store was set up: no queue, one or two.

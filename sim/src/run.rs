@@ -75,7 +75,7 @@ impl Finding {
             self.shown.invariant,
             self.kind.as_str(),
             self.seed,
-            self.shown.text
+            self.shown.text.replace('\n', "\n# ")
         );
         for command in &self.script {
             text.push_str(&format!("{command}\n"));

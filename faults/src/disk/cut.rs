@@ -20,6 +20,8 @@ pub struct Replay<'a> {
     answered: Option<usize>,
     /// Syncs do nothing although they say they did.
     lies: Lie,
+    /// Decides what is left of writes that could not be synced.
+    dice: Dice,
 }
 
 /// Which syncs do nothing.
@@ -35,7 +37,8 @@ impl<'a> Replay<'a> {
     /// Begins with what a disk held when the record began.
     pub fn new(begin: Image, record: &'a [Op], lies: Lie) -> Self {
         let (unsynced, unsynced_names) = (BTreeMap::new(), Vec::new());
-        Self { record, next: 0, durable: begin, unsynced, unsynced_names, answered: None, lies }
+        let dice = Dice::new(record.len() as u64);
+        Self { record, next: 0, durable: begin, unsynced, unsynced_names, answered: None, lies, dice }
     }
 
     /// Goes on to the next operation, which is then under way. False at the end.
@@ -59,7 +62,7 @@ impl<'a> Replay<'a> {
             }
             // Of several callers that are answered at once, the last one counts.
             Op::Answered(commands) => self.answered = self.answered.max(Some(*commands)),
-            Op::Sync(_) | Op::SyncNames => {}
+            Op::Sync(_) | Op::SyncFailed(_) | Op::SyncNames => {}
         }
         true
     }
@@ -70,6 +73,11 @@ impl<'a> Replay<'a> {
             Op::Sync(inode) => {
                 for op in self.unsynced.remove(inode).unwrap_or_default() {
                     apply(&mut self.durable.files[*inode], op);
+                }
+            }
+            Op::SyncFailed(inode) => {
+                if let Some(ops) = self.unsynced.remove(inode) {
+                    survive(&mut self.durable.files[*inode], &ops, &mut self.dice);
                 }
             }
             Op::SyncNames => {

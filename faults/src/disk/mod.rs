@@ -24,6 +24,8 @@ pub enum Op {
     Truncate(Inode, usize),
     /// What was written to a file is durable.
     Sync(Inode),
+    /// A file could not be synced: what was written to it since the last time may be lost, and no later sync saves it.
+    SyncFailed(Inode),
     /// Which names there are is durable.
     SyncNames,
     /// A name was taken away.
@@ -64,7 +66,7 @@ impl Image {
 pub enum Failing {
     /// The device reports an error.
     Broken,
-    /// There is no room. Only writes fail.
+    /// There is no room. What needs some fails: to make, write, resize and sync files.
     Full,
 }
 
@@ -134,6 +136,11 @@ impl Disk {
         self.lock().record = Some(Vec::new());
     }
 
+    /// What has happened so far; it goes on writing down.
+    pub fn recorded_so_far(&self) -> Vec<Op> {
+        self.lock().record.clone().unwrap_or_default()
+    }
+
     /// What has happened since.
     pub fn recorded(&self) -> Vec<Op> {
         self.lock().record.take().unwrap_or_default()
@@ -180,12 +187,12 @@ impl State {
     }
 
     /// Counts an operation; an error if it is one that fails.
-    pub(crate) fn operate(&mut self, writes: bool) -> Result<(), Failing> {
+    pub(crate) fn operate(&mut self, needs_room: bool) -> Result<(), Failing> {
         let number = self.operations;
         self.operations += 1;
         match self.fault {
             Some(fault) if (fault.at..fault.at + fault.count).contains(&number) => {
-                if fault.how == Failing::Full && !writes {
+                if fault.how == Failing::Full && !needs_room {
                     return Ok(());
                 }
                 self.hits += 1;
@@ -230,6 +237,10 @@ impl State {
             self.new_names.swap_remove(at);
             self.note(|| Op::SyncNames);
         }
+    }
+
+    pub(crate) fn fail_to_sync(&mut self, inode: Inode) {
+        self.note(|| Op::SyncFailed(inode));
     }
 
     pub(crate) fn delete(&mut self, name: &str, sync: bool) -> bool {

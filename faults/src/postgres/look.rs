@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use sickbay_core::MessageId;
 use sickbay_core::decide::SetAside;
 use sickbay_core::port::Overview;
-use sickbay_core::quarantine::{AttemptEnd, PageRequest, QuarantineFilter};
+use sickbay_core::quarantine::{Attempt, AttemptEnd, PageRequest, QuarantineFilter};
 use sickbay_store::PostgresStore;
 use tokio_postgres::Client;
 
@@ -88,15 +88,32 @@ pub(super) async fn handled(client: &Client, plan: &Plan, outcome: &mut Workers)
     Ok(())
 }
 
-/// Every delivery but the last has an end on record, and who is said to have died did die.
+/// A worker gives back what has waited in its buffer for half a lease of 30 seconds; by its own clock, so nearly.
+const BUFFERED_MS: i64 = 14_000;
+
+/// A handler never saw it, and it waited behind one that failed or for too long.
+fn is_given_back(attempt: &Attempt, behind_a_failure: bool) -> bool {
+    let held_for = attempt.ended_at.millis() - attempt.started_at.millis();
+    attempt.ran.is_none() && (behind_a_failure || held_for >= BUFFERED_MS)
+}
+
+/// Every delivery of every message but the last has an end on record, and who is said to have died did die.
 pub(super) async fn redelivered(
     store: &PostgresStore,
     client: &Client,
+    plan: &Plan,
     dead: &HashSet<String>,
     outcome: &mut Workers,
 ) -> Result<()> {
-    for row in client.query("SELECT id, delivery FROM handled WHERE delivery > 1", &[]).await? {
+    let failing: HashMap<String, u64> = (0..plan.streams)
+        .filter_map(|stream| Some((stream, plan.poison(stream)?)))
+        .filter(|(_, (_, wish))| *wish == Wish::Fail)
+        .map(|(stream, (place, _))| (Plan::stream_name(stream), place))
+        .collect();
+    for row in client.query("SELECT id, delivery, stream, place FROM handled", &[]).await? {
         let (number, delivery): (i64, i64) = (row.get(0), row.get(1));
+        let (stream, place): (String, i64) = (row.get(2), row.get(3));
+        let behind_a_failure = failing.get(&stream).is_some_and(|failing| place as u64 > *failing);
         let id = MessageId::from_number(number as u64).context("a number that is none")?;
         let Some(view) = store.find(id.to_string().parse()?).await? else {
             outcome.lost.push(format!("message {number} is not kept"));
@@ -112,7 +129,8 @@ pub(super) async fn redelivered(
                 AttemptEnd::Crashed => dead.contains(&attempt.worker),
                 AttemptEnd::Failed => replayed,
                 AttemptEnd::Quarantined => replayed || dead.contains(&attempt.worker),
-                AttemptEnd::LeaseExpired | AttemptEnd::Released => true,
+                AttemptEnd::LeaseExpired => dead.contains(&attempt.worker),
+                AttemptEnd::Released => is_given_back(attempt, behind_a_failure),
                 AttemptEnd::Replayed | AttemptEnd::Reset => false,
             };
             outcome.expiries += u64::from(attempt.end == AttemptEnd::LeaseExpired);

@@ -138,7 +138,7 @@ async fn run(program: &Path, address: &str, plan: Plan) -> Result<Workers> {
     slots.stop()?;
     (outcome.kills, outcome.deaths) = (slots.kills, slots.dead.len() as u64);
     look::handled(&client, &plan, &mut outcome).await?;
-    look::redelivered(&store, &client, &slots.dead, &mut outcome).await?;
+    look::redelivered(&store, &client, &plan, &slots.dead, &mut outcome).await?;
     let stats = store.stats(&queue()?).await?;
     if !stats.adds_up() || stats.completed != plan.messages {
         outcome.lost.push(format!("the counts do not add up: {stats:?}"));

@@ -43,7 +43,17 @@ pub fn run(word: &str, store: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Pushes and works for as long as it lives; says what was pushed once that is durable.
+/// What the busy child says before it asks for messages, and before the numbers of those that it then holds.
+pub(super) const ASKS: &str = "asks";
+pub(super) const HOLDS: &str = "holds";
+
+fn say(words: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(words.as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// Pushes and works for as long as it lives; says what was pushed once that is durable, and what it holds.
 async fn busy(store: &Path) -> Result<()> {
     let store = SqliteStore::open(store, options())?;
     // Whoever kills this process means the process, not the message in its hands.
@@ -54,12 +64,14 @@ async fn busy(store: &Path) -> Result<()> {
         let batch = (0..round % 7 + 1).map(|n| Ok(NewMessage::new(queue()?, format!("{round}.{n}"))));
         let pushed = store.push(batch.collect::<Result<_>>()?).await?;
         let words: String = pushed.iter().map(|one| format!("{}\n", one.id().number())).collect();
-        let mut out = std::io::stdout().lock();
-        out.write_all(words.as_bytes())?;
-        out.flush()?;
+        say(&words)?;
         let claim = claim(&store, 1 + (round % 6) as u32, Duration::from_secs(600))?;
         let exchange = Exchange { settlements: std::mem::take(&mut settlements), claim: Some(claim) };
-        for delivery in store.exchange(exchange).await?.deliveries {
+        say(&format!("{ASKS}\n"))?;
+        let deliveries = store.exchange(exchange).await?.deliveries;
+        let numbers: String = deliveries.iter().map(|one| format!(" {}", one.message.id.number())).collect();
+        say(&format!("{HOLDS}{numbers}\n"))?;
+        for delivery in deliveries {
             let number = delivery.message.id.number();
             let effect = SqliteEffect::new(move |connection| {
                 connection.execute("CREATE TABLE IF NOT EXISTS handled (number INTEGER)", [])?;

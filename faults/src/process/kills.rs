@@ -10,15 +10,16 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sickbay_core::MessageId;
 use sickbay_core::port::Overview;
+use sickbay_core::quarantine::{AttemptEnd, MessageView};
 use sickbay_store::SqliteStore;
 
-use super::child::{options, queue};
+use super::child::{ASKS, HOLDS, options, queue};
 use super::{folder, start_complaining_to, wait};
 use crate::dice::Dice;
 
 const SIGKILL: i32 = 9;
 /// Look at everything after so many kills.
-const LOOK_EVERY: u64 = 200;
+const LOOK_EVERY: u64 = 40;
 
 /// What came of it.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +34,19 @@ pub struct Kills {
     pub lost: Vec<String>,
     /// Deliveries that nobody knows the end of.
     pub unexplained: Vec<String>,
-    /// Messages that were quarantined although nothing was poison.
+    /// So often a process died with several messages in its hands: none of them may be charged for it.
+    pub deaths_in_company: u64,
+    /// Messages that were quarantined although nothing was poison, and charges for deaths in company.
     pub blamed: u64,
+}
+
+/// What the children said, of all lives.
+#[derive(Default)]
+struct Words {
+    /// Numbers of messages whose push was acknowledged.
+    pushed: HashSet<u64>,
+    /// How often each message was in the hands of a process that died with others in its hands, too.
+    in_company: HashMap<u64, u64>,
 }
 
 /// Kills a child so many times.
@@ -42,21 +54,21 @@ pub fn kills(count: u64, seed: u64) -> Result<Kills> {
     let folder = folder()?;
     let store = folder.path().join("store.db");
     let mut outcome = Kills::default();
-    let (mut pushed, mut settled) = (HashSet::new(), HashSet::new());
+    let (mut words, mut settled) = (Words::default(), HashSet::new());
     let mut dice = Dice::new(seed);
     while outcome.kills < count {
-        live_and_die(&store, &mut dice, &mut pushed, &mut outcome)?;
+        live_and_die(&store, &mut dice, &mut words, &mut outcome)?;
         outcome.kills += 1;
         if outcome.kills.is_multiple_of(LOOK_EVERY) || outcome.kills == count {
-            look(&store, &pushed, &mut settled, &mut outcome)?;
+            look(&store, &words, &mut settled, &mut outcome)?;
         }
     }
-    outcome.pushed = pushed.len() as u64;
+    outcome.pushed = words.pushed.len() as u64;
     Ok(outcome)
 }
 
 /// Starts a child, lets it live for a moment, and kills it. What it said was pushed is added.
-fn live_and_die(store: &Path, dice: &mut Dice, pushed: &mut HashSet<u64>, outcome: &mut Kills) -> Result<()> {
+fn live_and_die(store: &Path, dice: &mut Dice, words: &mut Words, outcome: &mut Kills) -> Result<()> {
     let complaints = store.with_extension("complaints");
     let mut child = start_complaining_to("child-busy", store, File::create(&complaints)?.into())?;
     let output = BufReader::new(child.stdout.take().context("no pipe")?);
@@ -66,17 +78,30 @@ fn live_and_die(store: &Path, dice: &mut Dice, pushed: &mut HashSet<u64>, outcom
         wait(Duration::from_micros(dice.roll(6000) as u64));
         child.kill()?;
     }
+    // What is certainly in its hands; nothing while it asks for more.
+    let mut holds = Vec::new();
     for line in output.lines().map_while(Result::ok) {
-        // A line that was cut off was not said.
-        let Ok(number) = line.parse() else { continue };
-        if !pushed.insert(number) {
-            outcome.lost.push(format!("the number {number} was given twice"));
+        if let Some(numbers) = line.strip_prefix(HOLDS) {
+            holds = numbers.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+        } else if line == ASKS {
+            holds.clear();
+        } else if let Ok(number) = line.parse() {
+            if !words.pushed.insert(number) {
+                outcome.lost.push(format!("the number {number} was given twice"));
+            }
+        } else {
+            // A line that was cut off was not said.
+            continue;
         }
         left = left.saturating_sub(1);
         if left == 0 {
             // What is still in the pipe was said before and counts.
             child.kill()?;
         }
+    }
+    if holds.len() > 1 {
+        outcome.deaths_in_company += 1;
+        holds.into_iter().for_each(|number: u64| *words.in_company.entry(number).or_default() += 1);
     }
     let status = child.wait()?;
     if status.signal() != Some(SIGKILL) {
@@ -97,8 +122,14 @@ fn handled(store: &Path) -> Result<HashMap<u64, u64>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-/// Everything that was acknowledged is done once, or there.
-fn look(store: &Path, pushed: &HashSet<u64>, settled: &mut HashSet<u64>, outcome: &mut Kills) -> Result<()> {
+/// Charges beyond the deaths at which the message may have been alone in its process's hands.
+fn blamed(view: &MessageView, in_company: u64) -> u64 {
+    let crashes = view.history.iter().filter(|attempt| attempt.end == AttemptEnd::Crashed).count() as u64;
+    u64::from(view.counters.charges).saturating_sub(crashes.saturating_sub(in_company))
+}
+
+/// Everything that was acknowledged is done once, or there, and nobody is charged for a death in company.
+fn look(store: &Path, words: &Words, settled: &mut HashSet<u64>, outcome: &mut Kills) -> Result<()> {
     let effects = store;
     // Before anybody else touches the file: this is how a program finds it whose predecessor was killed.
     let store = SqliteStore::open(store, options())?;
@@ -109,7 +140,7 @@ fn look(store: &Path, pushed: &HashSet<u64>, settled: &mut HashSet<u64>, outcome
         }
     }
     crate::runtime().block_on(async {
-        for number in pushed.difference(settled) {
+        for number in words.pushed.difference(settled) {
             let id = MessageId::from_number(*number).context("a number that is none")?;
             match store.find(id.to_string().parse()?).await? {
                 None => outcome.lost.push(format!("message {number} was acknowledged and is gone")),
@@ -117,7 +148,10 @@ fn look(store: &Path, pushed: &HashSet<u64>, settled: &mut HashSet<u64>, outcome
                 Some(view) if view.counters.deliveries as usize != view.history.len() => {
                     outcome.unexplained.push(format!("message {number}: {:?}", view.history));
                 }
-                Some(view) => outcome.ends += view.history.len() as u64,
+                Some(view) => {
+                    outcome.ends += view.history.len() as u64;
+                    outcome.blamed += blamed(&view, words.in_company.get(number).copied().unwrap_or(0));
+                }
             }
         }
         let stats = store.stats(&queue()?).await?;

@@ -7,8 +7,8 @@ use std::ffi::{c_int, c_void};
 
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_io_methods};
 
-use super::{code, shm};
-use crate::disk::{Disk, Inode};
+use super::shm;
+use crate::disk::{Disk, Failing, Inode};
 
 /// Our part of SQLite's file.
 #[repr(C)]
@@ -55,8 +55,8 @@ unsafe extern "C" fn read(file: *mut sqlite3_file, bytes: *mut c_void, count: c_
         (this(file), std::slice::from_raw_parts_mut(bytes.cast::<u8>(), usize::try_from(count).unwrap_or(0)))
     };
     let mut state = this.disk.lock();
-    if let Err(failing) = state.operate(false) {
-        return code(failing, ffi::SQLITE_IOERR_READ);
+    if state.operate(false).is_err() {
+        return ffi::SQLITE_IOERR_READ;
     }
     let there = state.image.files[this.inode].read(offset as usize, bytes);
     if there < bytes.len() { ffi::SQLITE_IOERR_SHORT_READ } else { ffi::SQLITE_OK }
@@ -75,7 +75,8 @@ unsafe extern "C" fn write(
     if let Err(failing) = state.operate(true) {
         // A write that fails may have written a part.
         state.write(this.inode, offset as usize, &bytes[..bytes.len() / 2]);
-        return code(failing, ffi::SQLITE_IOERR_WRITE);
+        let full = failing == Failing::Full;
+        return if full { ffi::SQLITE_FULL } else { ffi::SQLITE_IOERR_WRITE };
     }
     state.write(this.inode, offset as usize, bytes);
     ffi::SQLITE_OK
@@ -84,8 +85,8 @@ unsafe extern "C" fn write(
 unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
     let this = unsafe { this(file) };
     let mut state = this.disk.lock();
-    if let Err(failing) = state.operate(false) {
-        return code(failing, ffi::SQLITE_IOERR_TRUNCATE);
+    if state.operate(true).is_err() {
+        return ffi::SQLITE_IOERR_TRUNCATE;
     }
     state.truncate(this.inode, size as usize);
     ffi::SQLITE_OK
@@ -94,8 +95,9 @@ unsafe extern "C" fn truncate(file: *mut sqlite3_file, size: i64) -> c_int {
 unsafe extern "C" fn sync(file: *mut sqlite3_file, _: c_int) -> c_int {
     let this = unsafe { this(file) };
     let mut state = this.disk.lock();
-    if let Err(failing) = state.operate(false) {
-        return code(failing, ffi::SQLITE_IOERR_FSYNC);
+    if state.operate(true).is_err() {
+        state.fail_to_sync(this.inode);
+        return ffi::SQLITE_IOERR_FSYNC;
     }
     state.sync(this.inode);
     ffi::SQLITE_OK
@@ -104,8 +106,8 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, _: c_int) -> c_int {
 unsafe extern "C" fn file_size(file: *mut sqlite3_file, size: *mut i64) -> c_int {
     let this = unsafe { this(file) };
     let mut state = this.disk.lock();
-    if let Err(failing) = state.operate(false) {
-        return code(failing, ffi::SQLITE_IOERR_FSTAT);
+    if state.operate(false).is_err() {
+        return ffi::SQLITE_IOERR_FSTAT;
     }
     unsafe { *size = state.image.files[this.inode].size() as i64 };
     ffi::SQLITE_OK

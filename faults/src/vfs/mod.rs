@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rusqlite::ffi::{self, sqlite3_file, sqlite3_vfs};
 
-use crate::disk::{Disk, Failing};
+use crate::disk::Disk;
 use file::{METHODS, OpenFile};
 
 /// A registered VFS and the disk that it shows. Another disk can be put in; files that are open stay with theirs.
@@ -87,11 +87,6 @@ unsafe fn text(name: *const c_char) -> String {
     unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
 }
 
-/// What SQLite is told about a failure.
-fn code(failing: Failing, broken: c_int) -> c_int {
-    if failing == Failing::Full { ffi::SQLITE_FULL } else { broken }
-}
-
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: ffi::sqlite3_filename,
@@ -109,10 +104,12 @@ unsafe extern "C" fn open(
             != 0;
         let opened = {
             let mut state = disk.lock();
-            if let Err(failing) = state.operate(false) {
-                return code(failing, ffi::SQLITE_CANTOPEN);
+            let create = flags & ffi::SQLITE_OPEN_CREATE != 0;
+            let creates = create && !state.image.names.contains_key(&name);
+            if state.operate(creates).is_err() {
+                return ffi::SQLITE_CANTOPEN;
             }
-            state.open(&name, flags & ffi::SQLITE_OPEN_CREATE != 0, journal)
+            state.open(&name, create, journal)
         };
         let Some(inode) = opened else { return ffi::SQLITE_CANTOPEN };
         if !granted.is_null() {
@@ -128,8 +125,8 @@ unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync: c_
     // SAFETY: as SQLite calls it.
     let (disk, name) = unsafe { (disk(vfs), text(name)) };
     let mut state = disk.lock();
-    if let Err(failing) = state.operate(false) {
-        return code(failing, ffi::SQLITE_IOERR_DELETE);
+    if state.operate(false).is_err() {
+        return ffi::SQLITE_IOERR_DELETE;
     }
     if state.delete(&name, sync != 0) { ffi::SQLITE_OK } else { ffi::SQLITE_IOERR_DELETE_NOENT }
 }

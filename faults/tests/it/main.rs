@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use sickbay_faults::disk::Lie;
 use sickbay_faults::power::Plan;
 use sickbay_faults::vfs::Drive;
-use sickbay_faults::{broken, flips, group, power};
+use sickbay_faults::{broken, flips, group, migration, power};
 
 /// One drive for all tests of this program; a test has it for itself.
 static DRIVE: LazyLock<Mutex<Arc<Drive>>> = LazyLock::new(|| Mutex::new(Arc::new(Drive::new("faults-test"))));
@@ -64,6 +64,21 @@ fn a_disk_that_lies_about_syncing_is_found_out() {
 }
 
 #[test]
+fn a_power_cut_during_a_migration_leaves_every_message_to_the_old_or_the_new_program() {
+    for seed in [4242, 4243] {
+        let outcome = with_drive(|drive| migration::run(drive, seed, plan()));
+        assert!(outcome.cuts > 20, "{} cuts", outcome.cuts);
+        assert_eq!(outcome.findings, Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_disk_that_lies_during_a_migration_is_found_out() {
+    let lying = Plan { lies: Lie::Always, findings_max: 1, ..plan() };
+    assert_eq!(with_drive(|drive| migration::run(drive, 4242, lying)).findings.len(), 1);
+}
+
+#[test]
 fn a_store_that_answers_before_it_commits_is_found_out() {
     let early = Plan { answers_early: true, findings_max: 1, ..plan() };
     assert_eq!(with_drive(|drive| power::run(drive, 4242, early)).findings.len(), 1);
@@ -72,7 +87,7 @@ fn a_store_that_answers_before_it_commits_is_found_out() {
 #[test]
 fn when_the_disk_fails_nothing_acknowledged_is_lost_and_nothing_half_done_stays() {
     let outcome = with_drive(|drive| broken::run(drive, 4242, 40));
-    assert!(outcome.faults > 10 && outcome.went_on > 0, "{outcome:?}");
+    assert!(outcome.faults > 10 && outcome.went_on > 0 && outcome.cuts > 10, "{outcome:?}");
     assert_eq!(outcome.findings, Vec::<String>::new());
 }
 
