@@ -147,7 +147,8 @@ async fn make_schema(address: &PostgresAddress) -> Result<()> {
     let options = database::options(address)?.connections(1);
     let failed = |error: StoreError| database::failure(address, &error);
     let seen = PostgresStore::examine(address.reveal(), &options).await.map_err(failed)?;
-    if seen.schema_version.is_some_and(|version| version >= seen.schema_version_needed) {
+    let fits = seen.schema_version.is_some_and(|version| version >= seen.schema_version_needed);
+    if fits && !seen.functions_are_old {
         return Ok(());
     }
     let made = PostgresStore::migrate(address.reveal(), &options).await;

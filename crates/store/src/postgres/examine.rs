@@ -21,6 +21,8 @@ pub struct Examination {
     pub schema_version: Option<i64>,
     /// The version that this program needs.
     pub schema_version_needed: i64,
+    /// Its functions are those of an earlier program.
+    pub functions_are_old: bool,
     /// Settings that matter, by name.
     pub settings: Vec<(String, String)>,
     /// The database's time.
@@ -115,6 +117,7 @@ impl PostgresStore {
             server_version_number: server.get(1),
             schema_version: version,
             schema_version_needed: schema::VERSION,
+            functions_are_old: is_there && schema::has_old_functions(client, name).await?,
             settings: settings.iter().map(|row| (row.get(0), row.get(1))).collect(),
             now: Timestamp::from_millis(server.get(2)),
             tables: ask(client, name, TABLES).await?.iter().map(table).collect(),

@@ -79,12 +79,21 @@ pub(super) fn check(schema: &str, found: Option<i64>) -> Result<(), StoreError> 
 
 /// Refuses functions that are older than those of this program.
 pub(super) async fn refuse_old_functions(client: &Client, schema: &str) -> Result<(), StoreError> {
-    let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'functions'");
-    let rows = client.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?;
-    match rows.first().map_or(0, |row| row.get::<_, i64>(0)) {
+    match functions(client, schema).await? {
         REVISION.. => Ok(()),
         found => Err(old_functions(schema, found, REVISION)),
     }
+}
+
+/// True if the functions of a schema are older than those of this program.
+pub(super) async fn has_old_functions(client: &Client, schema: &str) -> Result<bool, StoreError> {
+    Ok(functions(client, schema).await? < REVISION)
+}
+
+async fn functions(client: &Client, schema: &str) -> Result<i64, StoreError> {
+    let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'functions'");
+    let rows = client.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
 }
 
 /// Refuses a store that is a copy which is not complete.

@@ -73,6 +73,10 @@ fn examine_schema(address: &PostgresAddress, seen: &Examination, report: &mut Re
             let detail = format!("schema {name} is {version}; this program knows {needed}");
             report.bad("version", detail, "use the newer sickbay that made it");
         }
+        Some(_) if seen.functions_are_old => {
+            let detail = format!("the functions of schema {name} are those of an earlier version");
+            report.bad("version", detail, "run `sickbay migrate`");
+        }
         Some(version) => report.good("version", format!("schema {name} is {version}")),
     }
     if seen.missing_indexes.is_empty() {
@@ -183,6 +187,7 @@ mod tests {
             server_version_number: 150_004,
             schema_version: Some(1),
             schema_version_needed: 1,
+            functions_are_old: false,
             settings: [("autovacuum", "on"), ("fsync", "on"), ("synchronous_commit", "remote_apply")]
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),

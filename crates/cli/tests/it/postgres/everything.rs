@@ -103,6 +103,19 @@ fn a_newer_schema_is_left_alone() {
 }
 
 #[test]
+fn functions_of_an_earlier_version_are_named_and_renewed_by_migrate() {
+    let base = Base::new();
+    base.sql("UPDATE sickbay.meta SET value = 1 WHERE name = 'functions'").unwrap();
+    let stats = base.run("stats");
+    assert!(stats.code != 0 && stats.err.contains("(SB0063)"), "{}", stats.err);
+    let doctor = base.run("doctor");
+    assert!(doctor.code != 0 && doctor.out.contains("functions of schema"), "{}{}", doctor.out, doctor.err);
+    assert_eq!(base.run("migrate").code, 0);
+    let stats = base.run("stats");
+    assert_eq!(stats.code, 0, "{}", stats.err);
+}
+
+#[test]
 fn many_instances_work_on_one_database_and_are_seen() {
     let base = Base::new();
     base.scene.write("sickbay.toml", "[queues.orders]\nhandler = { exec = [\"cat\"] }\nconcurrency = 2\n");
