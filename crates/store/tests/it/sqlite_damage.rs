@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sickbay_core::port::{Desk, Overview, Pusher};
-use sickbay_core::{ErrorKind, NewMessage, QueueName, QueuePolicy, StoreError};
+use sickbay_core::quarantine::{PageRequest, QuarantineFilter};
+use sickbay_core::{ErrorKind, Key, MessageId, NewMessage, QueueName, QueuePolicy, StoreError};
 use sickbay_store::{SqliteOptions, SqliteStore};
 use sickbay_testkit::ManualClock;
 use tempfile::TempDir;
@@ -215,19 +216,69 @@ fn a_shell_that_writes_the_log_back_is_no_damage() {
     assert_eq!(block_on(store.stats(&queue())).unwrap().pending, 15);
 }
 
+/// The steps of the schema and the hash of each.
+const STEPS: [(&str, u64); 3] = [
+    (include_str!("../../src/sqlite/schema.sql"), 0x67dd_09ed_396a_04a3),
+    (include_str!("../../src/sqlite/schema-2.sql"), 0x2111_f762_c73e_7dd0),
+    (include_str!("../../src/sqlite/schema-3.sql"), 0xec1a_52a6_4cba_3fc4),
+];
+
 #[test]
-fn a_file_of_an_earlier_version_is_brought_to_this_one() {
-    let steps = [include_str!("../../src/sqlite/schema.sql"), include_str!("../../src/sqlite/schema-2.sql")];
-    for version in 1..=steps.len() {
+fn a_released_step_of_the_schema_is_never_edited() {
+    for (at, (text, hash)) in STEPS.iter().enumerate() {
+        let found = xxhash_rust::xxh3::xxh3_64(text.as_bytes());
+        assert_eq!(
+            found,
+            *hash,
+            "step {} was changed to {found:#018x}: files with it are out there, so a released step is never edited; add a new one",
+            at + 1
+        );
+    }
+}
+
+/// A file of this version, with messages in it.
+fn of_version(version: usize, path: &Path) {
+    let old = rusqlite::Connection::open(path).unwrap();
+    let (first, later) = (STEPS[0].0, STEPS[1..version].iter().map(|(text, _)| *text));
+    old.execute_batch(first).unwrap();
+    old.execute_batch(include_str!("version-1.sql")).unwrap();
+    later.for_each(|step| old.execute_batch(step).unwrap());
+    let marks = format!("PRAGMA application_id = 0x5349434B; PRAGMA user_version = {version}");
+    old.execute_batch(&marks).unwrap();
+}
+
+/// All that can be seen of the messages of a store.
+fn seen(store: &SqliteStore) -> Vec<String> {
+    let mut seen = vec![format!("{:?}", block_on(store.stats(&queue())).unwrap())];
+    for number in 1..=6 {
+        let id = MessageId::from_number(number).unwrap();
+        seen.push(format!("{:?}", block_on(store.find(id.to_string().parse().unwrap())).unwrap()));
+    }
+    let dead = block_on(store.quarantine(&QuarantineFilter::default(), PageRequest::default())).unwrap();
+    seen.push(format!("{:?}", dead.rows));
+    seen
+}
+
+#[test]
+fn a_file_of_an_earlier_version_is_brought_to_this_one_with_all_that_it_holds() {
+    let open = |version| {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("store.db");
-        let old = rusqlite::Connection::open(&path).unwrap();
-        old.execute_batch(&steps[..version].concat()).unwrap();
-        let marks = format!("PRAGMA application_id = 0x5349434B; PRAGMA user_version = {version}");
-        old.execute_batch(&marks).unwrap();
-        drop(old);
-        let store = SqliteStore::open(&path, options()).unwrap();
-        block_on(store.define_queue(&queue(), QueuePolicy::default())).unwrap();
-        assert_eq!(push(&store, 2).unwrap(), [1, 2], "of version {version}");
+        of_version(version, &path);
+        (SqliteStore::open(&path, options()).unwrap(), folder)
+    };
+    let expected = seen(&open(STEPS.len()).0);
+    for version in 1..=STEPS.len() {
+        let (store, _folder) = open(version);
+        let stats = block_on(store.stats(&queue())).unwrap();
+        assert!(stats.adds_up(), "of version {version}: {stats:?}");
+        let counts = [stats.pending, stats.failed, stats.scheduled, stats.dead, stats.completed];
+        assert_eq!(counts, [2, 1, 1, 1, 1], "of version {version}");
+        assert_eq!(seen(&store), expected, "of version {version}");
+        // Keys are known, and the numbers go on.
+        let keyed = |key: &str| NewMessage::new(queue(), "again").key(Key::new(key).unwrap());
+        let pushed = block_on(store.push(vec![keyed("waiting"), keyed("done"), keyed("dead")])).unwrap();
+        let numbers: Vec<u64> = pushed.iter().map(|one| one.id().number()).collect();
+        assert_eq!(numbers, [5, 3, 7], "of version {version}");
     }
 }
