@@ -321,7 +321,7 @@ impl Tx<'_> {
         }
         if let Some(stream) = row.stream {
             if self.state.leased_streams.contains_key(&stream) && !bug!(TwoOfAStreamOut) {
-                return self.demote(stream, place, lease.due_at).map(|()| false);
+                return self.demote(stream, place, lease.due_at, lease.suspect).map(|()| false);
             }
             let deferred = self
                 .prepare("SELECT 1 FROM entry WHERE stream = ?1 AND deferred = 1 AND number = ?2")?

@@ -195,8 +195,8 @@ pub(super) struct State {
     pub(super) processes: HashMap<ProcessId, Process>,
     /// Streams with leased entries, and how many.
     pub(super) leased_streams: HashMap<i64, u32>,
-    /// Entries that came due while their stream was leased: (band, due_at, number, place).
-    pub(super) demoted: HashMap<i64, BTreeSet<(i64, i64, u64, i64)>>,
+    /// Entries that came due while their stream was leased: (not suspect, band, due_at, number, place).
+    pub(super) demoted: HashMap<i64, BTreeSet<(bool, i64, i64, u64, i64)>>,
     /// Types whose gate opened while messages were held: (queue, type).
     pub(super) reopening: BTreeSet<(i64, i64)>,
 }

@@ -127,10 +127,16 @@ impl Tx<'_> {
     }
 
     /// An entry came due while its stream was leased: it waits for the stream.
-    pub(super) fn demote(&mut self, stream: i64, place: Place, due_at: i64) -> Result<(), StoreError> {
+    pub(super) fn demote(
+        &mut self,
+        stream: i64,
+        place: Place,
+        due_at: i64,
+        suspect: bool,
+    ) -> Result<(), StoreError> {
         self.begin()?;
         self.set_waiting_state(place, 3)?;
-        let key = (place.band().0, due_at, place.number(), place.0);
+        let key = (!suspect, place.band().0, due_at, place.number(), place.0);
         self.state.demoted.entry(stream).or_default().insert(key);
         Ok(())
     }
@@ -164,11 +170,14 @@ impl Tx<'_> {
             return Ok(freed);
         }
         if let Some(mut waiting) = self.state.demoted.remove(&stream) {
-            while let Some((_, _, number, place)) = waiting.pop_first() {
+            while let Some((plain, _, _, number, place)) = waiting.pop_first() {
                 // One that keeps the order waits until it is the first: another may have come before it.
                 if self.is_deferred(stream, number)? && self.unblock(Place(place))? {
                     freed = true;
-                    break;
+                    // Of those that are not suspect only one can be claimed at a time.
+                    if plain {
+                        break;
+                    }
                 }
             }
             if !waiting.is_empty() {

@@ -24,7 +24,7 @@ impl Tx<'_> {
                     self.set_waiting_state(place, 2)?;
                     self.let_next_go(stream)?;
                 } else if let Some(stream) = stream.filter(|s| self.state.leased_streams.contains_key(s)) {
-                    self.demote(stream, place, due_at)?;
+                    self.demote(stream, place, due_at, true)?;
                     self.forget_candidate(place, due_at)?;
                 } else {
                     return Ok(true);

@@ -2,15 +2,15 @@
 
 use sickbay_core::decide::SetAside;
 use sickbay_core::delivery::Cause;
-use sickbay_core::message::Status;
-use sickbay_core::policy::WhenHeadQuarantined;
+use sickbay_core::message::{Priority, Status};
+use sickbay_core::policy::{Ordering, WhenHeadQuarantined};
 use sickbay_core::port::{Claim, Replayed};
 use sickbay_core::quarantine::AttemptEnd;
 use sickbay_core::settlement::Settled;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{Failure, MessageId, NewMessage, QueuePolicy, Reason, Settlement};
 
-use super::bench::{Bench, good, key, kind, message, process, queue, retry, retrying, stream};
+use super::bench::{Bench, good, key, kind, message, process, queue, retry, retrying, seconds, stream};
 use crate::fixture::Fixture;
 
 /// A dead letter whose key is done, and what comes after it in its stream, in the hands of process 1.
@@ -73,6 +73,41 @@ pub async fn a_probe_lets_the_next_suspect_through_though_another_queue_has_one(
     good(bench.store().dead_letter(vec![first], "by hand".into()).await);
     let taken = bench.take(bench.claim_as(process(4), 3)).await;
     assert_eq!(taken.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [second]);
+}
+
+/// Rule 18: it and something more urgent waited for their stream.
+pub async fn a_suspect_whose_stream_comes_free_is_seen_behind_more_urgent_entries(f: &mut dyn Fixture) {
+    let bench = Bench::with(f, QueuePolicy { ordering: Ordering::Available, ..retrying(5, 1) }).await;
+    let entry = |payload: &'static str| message(payload).stream(stream("s"));
+    let put_off = async |by: u64| {
+        let got = bench.take(bench.claim_as(process(by), 1)).await;
+        bench.apply(&got[0], retry(1, Failure::transient("later"))).await;
+    };
+    let urgent = bench.push(entry("urgent")).await;
+    put_off(1).await;
+    let killer = bench
+        .push(entry("killer").priority(Priority::new(0).unwrap_or_default()).message_type(kind("t")))
+        .await;
+    put_off(1).await;
+    bench.advance(1).await;
+    let gate = async |gate| good(bench.store().set_type_gate(&queue("q"), &kind("t"), gate).await);
+    let first = bench.take(bench.claim_as(process(1), 1)).await;
+    assert_eq!(first[0].message.id, urgent);
+    bench.apply(&first[0], retry(60, Failure::transient("later"))).await;
+    assert_eq!(bench.take(bench.claim_as(process(2), 1)).await[0].message.id, killer);
+    assert_eq!(good(bench.store().process_died(process(2), "signal 9".into()).await), 1);
+    // Its type is stopped until another entry of the stream is in hand, and the urgent one is due.
+    gate(TypeGate::Paused).await;
+    bench.push(entry("leased")).await;
+    let leased = bench.take(Claim { lease: seconds(600), ..bench.claim_as(process(3), 1) }).await.remove(0);
+    bench.advance(60).await;
+    gate(TypeGate::Open).await;
+    bench.push(message("in hand")).await;
+    assert_eq!(bench.take(bench.claim_as(process(4), 9)).await.len(), 1);
+    bench.done(&leased).await;
+    assert!(bench.take(bench.claim_as(process(4), 9)).await.is_empty(), "a suspect waits for empty hands");
+    let alone = bench.take(bench.claim_as(process(5), 9)).await;
+    assert_eq!(alone.iter().map(|delivery| delivery.message.id).collect::<Vec<_>>(), [killer]);
 }
 
 /// Rule 17.

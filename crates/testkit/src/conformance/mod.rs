@@ -99,6 +99,7 @@ macro_rules! conformance {
                 a_suspect_that_a_claim_makes_the_first_of_its_stream_is_handed_out_by_it
                 a_suspect_that_a_claim_makes_the_first_of_its_stream_ends_the_claim
                 a_probe_lets_the_next_suspect_through_though_another_queue_has_one
+                a_suspect_whose_stream_comes_free_is_seen_behind_more_urgent_entries
                 what_a_dead_process_held_is_suspect_at_once
                 the_evidence_of_a_death_is_kept
                 a_store_whose_process_died_finds_it_out_when_it_is_opened
