@@ -19,6 +19,8 @@ const TOLD_MAX: usize = 20;
 /// Once in so many scripts several callers act at once.
 const GROUPS_ONCE_IN: u64 = 4;
 
+/// Cuts the power at every operation of what a seed stands for.
+type CutPower = fn(&Arc<Drive>, u64, power::Plan) -> power::Outcome;
 type Part = fn(&mut Report, &Plan, &[Arc<Drive>]) -> Result<()>;
 
 /// What came of all parts.
@@ -178,7 +180,7 @@ impl Report {
                 if enough {
                     return false;
                 }
-                let (run, of): (fn(&Arc<Drive>, u64, power::Plan) -> power::Outcome, _) = match seed % 16 {
+                let (run, of): (CutPower, _) = match seed % 16 {
                     rest if rest % GROUPS_ONCE_IN == 0 => (power::run_group, Some(&of_groups)),
                     1 | 2 => (migration::run, Some(&of_migrations)),
                     _ => (power::run, None),

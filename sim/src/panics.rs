@@ -20,7 +20,12 @@ pub(crate) fn caught<T>(run: impl FnOnce() -> T) -> Result<T, String> {
     SAID.take();
     let ran = catch_unwind(AssertUnwindSafe(run));
     RUNS.set(false);
-    ran.map_err(|_| said().unwrap_or_else(|| "a panic without words".to_owned()))
+    // One that began on another thread has been printed there; its words may have come along.
+    ran.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        said().or(text).unwrap_or_else(|| "a panic without words".to_owned())
+    })
 }
 
 /// What a panic of this run said, also one that somebody else has caught: a task of a worker ends with it, and its
