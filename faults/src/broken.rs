@@ -5,7 +5,6 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use sickbay_core::NewMessage;
 use sickbay_core::clock::Clock;
 use sickbay_testkit::script::{Command, Runner};
 use sickbay_testkit::{Fixture, ManualClock};
@@ -26,8 +25,6 @@ pub struct Outcome {
     pub faults: u64,
     /// How often the store went on by itself, and then like the model.
     pub went_on: u64,
-    /// How often it stopped with a clear error and had to be opened again.
-    pub stopped: u64,
     /// How often the power went after something had failed.
     pub cuts: u64,
     /// What should not have been found.
@@ -162,7 +159,6 @@ impl Trial<'_> {
                 }
                 self.heal(progress);
                 match self.branch(index, &onlooker).await? {
-                    Branch::Stopped => return Ok(End::Failed),
                     Branch::Before => catch_up(&mut model_runner, command).await,
                     Branch::After if gives_something(command) => return Ok(End::Failed),
                     Branch::After => drop(model_step(&mut model_runner, command).await),
@@ -170,7 +166,7 @@ impl Trial<'_> {
                 // Whoever got no answer asks again.
                 answer = runner.run(command).await;
                 if is_error(&answer) {
-                    return self.stopped(&onlooker, &answer).await;
+                    return Err(format!("{command} still answers {answer}, on a healthy disk"));
                 }
             }
             let expected = model_step(&mut model_runner, command).await;
@@ -197,10 +193,8 @@ impl Trial<'_> {
 
     /// Whether the command that failed was carried out, as far as the store shows it on a healthy disk.
     async fn branch(&mut self, index: usize, onlooker: &DiskFixture) -> Result<Branch, String> {
-        let live = match observe(onlooker, self.recording.numbers).await {
-            Ok(live) => live,
-            Err(error) => return self.stopped(onlooker, error.code()).await.map(|_| Branch::Stopped),
-        };
+        let live = observe(onlooker, self.recording.numbers).await;
+        let live = live.map_err(|error| format!("a healthy disk cannot be read: {error}"))?;
         let model = |at: usize| self.recording.expected.get(at).map(|expected| &expected.live);
         let (before, after) = (model(index), model(index + 1));
         if before == Some(&live) {
@@ -211,21 +205,6 @@ impl Trial<'_> {
             let model = before.cloned().unwrap_or_default();
             Err(format!("after {index} answers it goes on wrongly:\n{}", difference(&live, &model)))
         }
-    }
-
-    /// A store may stop for good, although the disk is well again: what it remembers may be ahead of its file. Then it
-    /// goes on saying so in one of the disk's words, and not that somebody had closed it. It must be opened again.
-    async fn stopped(&mut self, onlooker: &DiskFixture, code: &str) -> Result<End, String> {
-        self.outcome.stopped += 1;
-        for _ in 0..2 {
-            let queue = "q".parse().map_err(|error| format!("{error:?}"))?;
-            let pushed = onlooker.store().push(vec![NewMessage::new(queue, "one more")]).await;
-            let then = pushed.map_err(|error| error.code()).err();
-            if !is_error(code) || then != Some(code) {
-                return Err(format!("on a healthy disk it answers {code}, and then {then:?}"));
-            }
-        }
-        Ok(End::Failed)
     }
 
     /// The power goes when something has just failed. What could not be synced may be lost, and nothing that was
@@ -263,7 +242,6 @@ impl Trial<'_> {
 enum Branch {
     Before,
     After,
-    Stopped,
 }
 
 /// True if a command gives its caller something to go on with, which is missed if the answer is.

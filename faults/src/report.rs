@@ -204,7 +204,7 @@ impl Report {
 
     fn disk(&mut self, plan: &Plan, drives: &[Arc<Drive>]) -> Result<()> {
         let (faults, findings) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-        let (went_on, stopped, cuts) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        let (went_on, cuts) = (AtomicU64::new(0), AtomicU64::new(0));
         let end = in_parallel(
             drives.len(),
             plan.seed,
@@ -216,7 +216,6 @@ impl Report {
                 let outcome = broken::run(drive, seed, 100);
                 faults.fetch_add(outcome.faults, Ordering::Relaxed);
                 went_on.fetch_add(outcome.went_on, Ordering::Relaxed);
-                stopped.fetch_add(outcome.stopped, Ordering::Relaxed);
                 cuts.fetch_add(outcome.cuts, Ordering::Relaxed);
                 findings.lock().unwrap_or_else(PoisonError::into_inner).extend(outcome.findings);
                 true
@@ -225,7 +224,6 @@ impl Report {
         self.next_seed = self.next_seed.max(end);
         self.count("disk_faults", faults.into_inner());
         self.count("disk_faults_survived", went_on.into_inner());
-        self.count("disk_faults_with_a_clear_stop", stopped.into_inner());
         self.count("power_cuts_after_disk_faults", cuts.into_inner());
         self.found(findings.into_inner().unwrap_or_else(PoisonError::into_inner));
         Ok(())

@@ -64,6 +64,7 @@ fn snapshot<T>(
 ) -> Result<T, StoreError> {
     connection.execute_batch("BEGIN").translated()?;
     let result = read(connection);
-    connection.execute_batch("ROLLBACK").translated()?;
-    result
+    // What was read is good, and what failed is more than that nothing is left to end.
+    let ended = connection.execute_batch("ROLLBACK").translated();
+    result.and_then(|read| ended.map(|()| read))
 }

@@ -73,6 +73,9 @@ pub(super) struct Taken {
     pub(super) row: MessageRow,
 }
 
+/// An entry that waits for its stream: (not suspect, band, due_at, number, place).
+pub(super) type Demoted = (bool, i64, i64, u64, i64);
+
 /// A batch handed out together.
 #[derive(Clone, Debug)]
 pub(super) struct ClaimInfo {
@@ -195,8 +198,8 @@ pub(super) struct State {
     pub(super) processes: HashMap<ProcessId, Process>,
     /// Streams with leased entries, and how many.
     pub(super) leased_streams: HashMap<i64, u32>,
-    /// Entries that came due while their stream was leased: (not suspect, band, due_at, number, place).
-    pub(super) demoted: HashMap<i64, BTreeSet<(bool, i64, i64, u64, i64)>>,
+    /// Entries that came due while their stream was leased.
+    pub(super) demoted: HashMap<i64, BTreeSet<Demoted>>,
     /// Types whose gate opened while messages were held: (queue, type).
     pub(super) reopening: BTreeSet<(i64, i64)>,
 }

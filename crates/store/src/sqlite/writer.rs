@@ -78,6 +78,8 @@ pub(super) struct Writer {
     pub(super) last_now: i64,
     last_sweep: i64,
     waiting: Vec<Waiting>,
+    /// What is remembered could not be read again after a failure: nothing is built on it until it is.
+    unread: bool,
 }
 
 /// What one turn gathers until its commit.
@@ -99,7 +101,17 @@ impl Writer {
         policies: Arc<Policies>,
     ) -> Self {
         let last_now = clock.now().millis();
-        Self { file, state, clock, limits, policies, last_now, last_sweep: 0, waiting: Vec::new() }
+        Self {
+            file,
+            state,
+            clock,
+            limits,
+            policies,
+            last_now,
+            last_sweep: 0,
+            waiting: Vec::new(),
+            unread: false,
+        }
     }
 
     /// Works until it is told to stop.
@@ -150,11 +162,14 @@ impl Writer {
         self.last_now = if bug!(LocalClockForLeases) { clock } else { self.last_now.max(clock) };
         // What is remembered of a store that failed may be ahead of its file: nothing is built on it.
         let failed = self.policies.check().and_then(|()| self.file.check_identity(self.last_now));
-        if let Err(error) = failed {
-            self.policies.fail(error.clone());
+        let failed = failed.inspect_err(|error| self.policies.fail(error.clone()));
+        // A disk that failed for a while may be well again.
+        if let Err(error) = failed.and_then(|()| if self.unread { self.read_again() } else { Ok(()) }) {
             turn.close = batch.iter().any(|operation| matches!(operation, Op::Close { .. })).then_some(false);
-            // Nobody is served any more; whoever asks is told why.
-            self.waiting.clear();
+            // Nobody is served now; everybody is told why.
+            for waiting in self.waiting.drain(..) {
+                drop(waiting.reply.send(Err(error.clone())));
+            }
             batch.into_iter().for_each(|operation| refuse(operation, &error));
             return;
         }
@@ -338,16 +353,20 @@ impl Writer {
         if open {
             drop(self.file.connection.execute_batch("ROLLBACK"));
         }
-        if error.kind() != ErrorKind::Full
-            && let Err(error) = self.file.reopen()
-        {
-            self.policies.fail(error);
-            return;
-        }
-        match reload(&self.file.connection, &self.state, self.last_now) {
-            Ok(state) => self.state = state,
-            Err(error) => self.policies.fail(error),
-        }
+        self.unread =
+            if error.kind() == ErrorKind::Full { self.reload() } else { self.read_again() }.is_err();
+    }
+
+    /// Trusts nothing in memory any more.
+    fn read_again(&mut self) -> Result<(), StoreError> {
+        self.file.reopen()?;
+        self.reload()
+    }
+
+    fn reload(&mut self) -> Result<(), StoreError> {
+        self.state = reload(&self.file.connection, &self.state, self.last_now)?;
+        self.unread = false;
+        Ok(())
     }
 
     /// Tells everybody. What nobody waits for any more is given back.
