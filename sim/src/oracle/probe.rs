@@ -134,7 +134,8 @@ impl Oracle {
         let suspect = |entry: &Entry| entry.suspect;
         let alone = given.iter().any(|id| self.entries.get(id).is_some_and(suspect))
             || self.works_on(claim).any(|queue| self.best(queue, suspect).is_some());
-        if alone || given.len() >= claim.max as usize {
+        // Damaged messages may have taken the place of others.
+        if alone || given.len() >= claim.max as usize || self.reads_what_it_took {
             return;
         }
         let whole = |entry: &Entry| !entry.damaged && (entry.key.is_none() || entry.counters.replays == 0);

@@ -40,11 +40,8 @@ impl Scene {
         Self { clock, store, beside: connect(&address()).await, schema }
     }
 
-    /// What this process gets at once; it must not wait for anybody.
     async fn take(&self, max: u32) -> Vec<Delivery> {
-        let exchange = Exchange::claim(claim(self.store.process(), max));
-        let answer = timeout(SOON, self.store.exchange(exchange)).await;
-        answer.expect("the claim waits for somebody").unwrap().deliveries
+        take(&self.store, max).await
     }
 
     async fn settle(&self, settlement: Settlement) -> Settled {
@@ -79,6 +76,7 @@ fn said(deliveries: &[Delivery]) -> String {
     deliveries.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
+/// What the process of a store gets at once; it must not wait for anybody.
 async fn take(store: &PostgresStore, max: u32) -> Vec<Delivery> {
     let answer = timeout(SOON, store.exchange(Exchange::claim(claim(store.process(), max)))).await;
     answer.expect("the claim waits for somebody").unwrap().deliveries
