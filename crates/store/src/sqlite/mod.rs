@@ -237,6 +237,7 @@ fn take_over(
     evidence: &str,
 ) -> Result<state::State, StoreError> {
     let connection = &file.connection;
+    recover::write_log_back(connection)?;
     recover::follow_clock(connection, now)?;
     let mut state = load::load(connection)?;
     let mut epoch = state.epoch + 1;

@@ -68,6 +68,12 @@ impl Tx<'_> {
     }
 }
 
+/// Writes the log back and begins it anew. What an earlier owner could not sync may be in the system's memory only, and no
+/// later sync of the log would notice: nothing is built on it there.
+pub(super) fn write_log_back(connection: &Connection) -> Result<(), StoreError> {
+    connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())).translated()
+}
+
 /// Moves what is scheduled if the machine's clock has been set back since the last commit, so that everything waits as
 /// long as it was meant to: what was due is due, and nothing waits for the clock to catch up.
 pub(super) fn follow_clock(connection: &Connection, now: i64) -> Result<(), StoreError> {
