@@ -218,6 +218,10 @@ impl Tx<'_> {
         }
         changed.checksum = changed.expected_checksum(number);
         if let Some(key) = &row.key {
+            if queue != grave.queue {
+                // It is left behind, and not waiting for the message to come back.
+                self.forget_key(grave.queue, key, number)?;
+            }
             self.key_revived(queue, key, number)?;
         }
         self.execute("DELETE FROM dead WHERE place = ?1", [row.place])?;

@@ -1,7 +1,7 @@
 //! Idempotency keys (rules 4 to 6, A10).
 
 use sickbay_core::message::Priority;
-use sickbay_core::port::{Exchange, Pushed, Renewal};
+use sickbay_core::port::{Exchange, Pushed, Renewal, Replay, Replayed};
 use sickbay_core::settlement::Settled;
 use sickbay_core::{Failure, QueuePolicy, Settlement};
 
@@ -181,4 +181,20 @@ pub async fn effect_key_and_acknowledgement_commit_together_or_not_at_all(f: &mu
     assert_eq!(bench.settle(settlement).await, Settled::Applied);
     assert_eq!(bench.f.effects(), ["row"]);
     assert!(good(bench.store().is_done(&queue("q"), &key("k")).await));
+}
+
+/// Rule 6: a message that was sent to another queue and back owns its key when it is claimed, and not before.
+pub async fn a_key_is_left_behind_by_a_message_that_is_sent_to_another_queue(f: &mut dyn Fixture) {
+    let bench = Bench::new(f).await;
+    bench.define("r", QueuePolicy::default()).await;
+    let id = bench.dead(message("a").key(key("k"))).await;
+    for name in ["r", "q"] {
+        let replay = Replay { queue: Some(queue(name)), ..Replay::raw(id) };
+        assert_eq!(good(bench.store().replay(vec![replay]).await), [Replayed::Done]);
+        if name == "r" {
+            good(bench.store().dead_letter(vec![id], "and back".into()).await);
+        }
+    }
+    let pushed = bench.push_all(vec![message("b").key(key("k"))]).await;
+    assert!(matches!(pushed[..], [Pushed::New(_)]), "{pushed:?}");
 }

@@ -47,6 +47,7 @@ macro_rules! conformance {
                 a_message_that_waits_for_its_key_costs_the_claim_nothing
                 a_key_whose_owner_died_goes_back_to_the_replayed_message
                 effect_key_and_acknowledgement_commit_together_or_not_at_all
+                a_key_is_left_behind_by_a_message_that_is_sent_to_another_queue
             }
             claims {
                 claims_take_the_highest_priority_first
