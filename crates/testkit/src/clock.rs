@@ -1,5 +1,6 @@
 //! A clock that moves when told (D8).
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ pub struct ManualClock {
 #[derive(Default)]
 struct Inner {
     now: Mutex<Timestamp>,
+    reads: AtomicU64,
     ticks: Mutex<Vec<Tick>>,
 }
 
@@ -46,6 +48,11 @@ impl ManualClock {
         self.ticks().append(&mut alive);
     }
 
+    /// How often it was asked for the time.
+    pub fn reads(&self) -> u64 {
+        self.inner.reads.load(Ordering::Relaxed)
+    }
+
     fn ticks(&self) -> std::sync::MutexGuard<'_, Vec<Tick>> {
         self.inner.ticks.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,6 +60,7 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
+        self.inner.reads.fetch_add(1, Ordering::Relaxed);
         *self.inner.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,7 +76,7 @@ impl Clock for ManualClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
 
     #[test]
     fn it_moves_only_when_told_and_says_so_until_nobody_listens() {

@@ -1,20 +1,15 @@
 //! Short versions of what `cargo xtask faults` does at length, and the proof that it would find something.
 
+mod by_itself;
 #[cfg(unix)]
 mod postgres;
 
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use std::time::Duration;
-
-use sickbay_core::port::{Desk, Overview, Pusher};
-use sickbay_core::{Clock, NewMessage, QueueName, QueuePolicy, Timestamp};
-use sickbay_faults::disk::{Disk, Lie, Op};
+use sickbay_faults::disk::Lie;
 use sickbay_faults::power::Plan;
 use sickbay_faults::vfs::Drive;
-use sickbay_faults::{broken, fixture, flips, group, migration, power};
-use sickbay_store::SqliteStore;
-use sickbay_testkit::ManualClock;
+use sickbay_faults::{broken, flips, group, migration, power};
 
 /// One drive for all tests of this program; a test has it for itself.
 static DRIVE: LazyLock<Mutex<Arc<Drive>>> = LazyLock::new(|| Mutex::new(Arc::new(Drive::new("faults-test"))));
@@ -95,55 +90,6 @@ fn when_the_disk_fails_nothing_acknowledged_is_lost_and_nothing_half_done_stays(
     let outcome = with_drive(|drive| broken::run(drive, 4242, 40));
     assert!(outcome.faults > 10 && outcome.went_on > 0 && outcome.cuts > 10, "{outcome:?}");
     assert_eq!(outcome.findings, Vec::<String>::new());
-}
-
-/// A clock that wakes nobody: who waits for a time asks again and again.
-struct Asked(ManualClock);
-
-impl Clock for Asked {
-    fn now(&self) -> Timestamp {
-        self.0.now()
-    }
-
-    fn wait_for(&self, _: Timestamp) -> Option<Duration> {
-        Some(Duration::from_millis(1))
-    }
-
-    fn on_tick(&self, _: Arc<dyn Fn() -> bool + Send + Sync>) {}
-}
-
-/// What was written to the mark is durable.
-fn mark_is_synced(disk: &Disk) -> bool {
-    let image = disk.image();
-    let mark = image.names.iter().find(|(name, _)| name.ends_with("-mark")).map(|(_, inode)| *inode);
-    let of_mark = disk.recorded_so_far().into_iter().rev().find_map(|op| match op {
-        Op::Write(inode, ..) if Some(inode) == mark => Some(false),
-        Op::Sync(inode) if Some(inode) == mark => Some(true),
-        _ => None,
-    });
-    of_mark == Some(true)
-}
-
-#[test]
-fn the_mark_is_durable_a_second_after_the_last_commit_although_nothing_follows() {
-    with_drive(|drive| {
-        let disk = Disk::default();
-        disk.record();
-        drive.insert(disk.clone());
-        let clock = ManualClock::new();
-        let asked = Arc::new(Asked(clock.clone()));
-        let store = SqliteStore::open("store.db", fixture::options_on(drive, asked)).unwrap();
-        let runtime = sickbay_faults::runtime();
-        let queue = QueueName::new("q").unwrap();
-        runtime.block_on(store.define_queue(&queue, QueuePolicy::default())).unwrap();
-        runtime.block_on(store.push(vec![NewMessage::new(queue.clone(), "the last one")])).unwrap();
-        assert!(!mark_is_synced(&disk), "the sync of the first commit was a moment ago");
-        clock.advance(Duration::from_millis(1000));
-        // The writer does it by itself, while others only read.
-        let read = |_: &usize| drop(runtime.block_on(store.stats(&queue)).unwrap());
-        let synced = (0..50_000usize).inspect(read).any(|_| mark_is_synced(&disk));
-        assert!(synced, "the mark is not synced");
-    });
 }
 
 #[test]

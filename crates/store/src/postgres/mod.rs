@@ -87,8 +87,7 @@ impl PostgresStore {
         let read_committed = {
             let mut lent = pool.lend().await?;
             let client = lent.client()?;
-            schema::check(&options.schema, schema::version(client, &options.schema).await?)?;
-            schema::refuse_old_functions(client, &options.schema).await?;
+            schema::check(client, &options.schema).await?;
             schema::refuse_unfinished(client, &options.schema).await?;
             let shown = client.query_typed("SHOW default_transaction_isolation", &[]).await;
             let shown = shown.map_err(|error| failure::translate(&error))?;

@@ -2,8 +2,8 @@
 //! replaced by those of the running version each time.
 
 use sickbay_core::StoreError;
-use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, GenericClient};
 
 use super::at_rest::how_to_drop;
 use super::failure::{needs_migration, newer_schema, old_functions, translate};
@@ -31,7 +31,7 @@ pub(super) const VERSION: i64 = STEPS.len() as i64;
 
 /// The revision of the functions: one more with every change of them. A program works with functions that are newer
 /// than its own, and not with older ones.
-const REVISION: i64 = 2;
+const REVISION: i64 = 3;
 
 /// The indexes that the steps make, by name.
 pub(super) fn indexes() -> impl Iterator<Item = &'static str> {
@@ -68,18 +68,14 @@ pub(super) async fn version(client: &Client, schema: &str) -> Result<Option<i64>
     }
 }
 
-/// Refuses a schema of another version.
-pub(super) fn check(schema: &str, found: Option<i64>) -> Result<(), StoreError> {
-    match found {
-        Some(VERSION) => Ok(()),
-        Some(found) if found > VERSION => Err(newer_schema(schema, found, VERSION)),
-        _ => Err(needs_migration(schema, found, VERSION)),
+/// Refuses a schema of another version, and functions that are older than those of this program.
+pub(super) async fn check(client: &Client, schema: &str) -> Result<(), StoreError> {
+    match version(client, schema).await? {
+        Some(VERSION) => {}
+        Some(found) if found > VERSION => return Err(newer_schema(schema, found, VERSION)),
+        found => return Err(needs_migration(schema, found, VERSION)),
     }
-}
-
-/// Refuses functions that are older than those of this program.
-pub(super) async fn refuse_old_functions(client: &Client, schema: &str) -> Result<(), StoreError> {
-    match functions(client, schema).await? {
+    match number(client, schema, "functions").await? {
         REVISION.. => Ok(()),
         found => Err(old_functions(schema, found, REVISION)),
     }
@@ -87,11 +83,12 @@ pub(super) async fn refuse_old_functions(client: &Client, schema: &str) -> Resul
 
 /// True if the functions of a schema are older than those of this program.
 pub(super) async fn has_old_functions(client: &Client, schema: &str) -> Result<bool, StoreError> {
-    Ok(functions(client, schema).await? < REVISION)
+    Ok(number(client, schema, "functions").await? < REVISION)
 }
 
-async fn functions(client: &Client, schema: &str) -> Result<i64, StoreError> {
-    let sql = format!("SELECT value FROM {schema}.meta WHERE name = 'functions'");
+/// A number that the schema remembers; 0 if it does not.
+async fn number(client: &impl GenericClient, schema: &str, name: &str) -> Result<i64, StoreError> {
+    let sql = format!("SELECT value FROM {schema}.meta WHERE name = '{name}'");
     let rows = client.query_typed(&sql, &[]).await.map_err(|error| translate(&error))?;
     Ok(rows.first().map_or(0, |row| row.get(0)))
 }
@@ -114,18 +111,11 @@ pub(super) async fn migrate(client: &mut Client, schema: &str) -> Result<(), Sto
     let exists = format!("SELECT to_regclass('{schema}.meta')::text");
     let row = transaction.query_typed(&exists, &[]).await.map_err(|error| translate(&error))?;
     let exists = row.first().and_then(|row| row.get::<_, Option<String>>(0)).is_some();
-    let (mut found, mut functions) = (0, 0);
-    if exists {
-        let sql = format!("SELECT name, value FROM {schema}.meta WHERE name IN ('version', 'functions')");
-        for row in transaction.query_typed(&sql, &[]).await.map_err(|error| translate(&error))? {
-            let known = if row.get::<_, &str>(0) == "version" { &mut found } else { &mut functions };
-            *known = row.get(1);
-        }
-    }
+    let found = if exists { number(&transaction, schema, "version").await? } else { 0 };
     if found > VERSION {
         return Err(newer_schema(schema, found, VERSION));
     }
-    if found == VERSION && functions > REVISION {
+    if found == VERSION && number(&transaction, schema, "functions").await? > REVISION {
         // A newer program was here, and its functions are good for this one, too.
         return Ok(());
     }
@@ -140,7 +130,7 @@ mod tests {
     use xxhash_rust::xxh3::xxh3_64;
 
     /// Which functions belong to the revision.
-    const KNOWN: (i64, u64) = (2, 1_831_410_802_272_694_282);
+    const KNOWN: (i64, u64) = (3, 12_787_808_735_679_602_825);
 
     #[test]
     fn functions_that_change_get_a_new_revision() {

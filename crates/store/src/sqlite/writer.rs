@@ -23,6 +23,9 @@ const OPERATIONS_MAX: usize = 4096;
 /// How often what is old is forgotten, while there is something to do.
 const SWEEP_EVERY_MS: i64 = 60_000;
 
+/// How often a store whose disk fails tries again though nobody asks.
+const TRY_AGAIN_MS: i64 = 1000;
+
 pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 /// Called after the commit, with what came of it.
 pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
@@ -80,6 +83,8 @@ pub(super) struct Writer {
     waiting: Vec<Waiting>,
     /// What is remembered could not be read again after a failure: nothing is built on it until it is.
     unread: bool,
+    /// The last turn failed.
+    failed: bool,
 }
 
 /// What one turn gathers until its commit.
@@ -111,6 +116,7 @@ impl Writer {
             last_sweep: 0,
             waiting: Vec::new(),
             unread: false,
+            failed: false,
         }
     }
 
@@ -137,9 +143,7 @@ impl Writer {
 
     /// Blocks until an operation comes or something happens by itself.
     fn wait(&mut self, operations: &Receiver<Op>) -> Option<Op> {
-        let claims = self.waiting.iter().map(|waiting| waiting.until).min().unwrap_or(i64::MAX);
-        let mark = self.file.mark.as_ref().map_or(i64::MAX, Mark::sync_due);
-        let next = self.state.next_event(self.last_now).min(claims).min(mark);
+        let next = self.next_event();
         let received = if next == i64::MAX {
             operations.recv().map_err(|_| RecvTimeoutError::Disconnected)
         } else {
@@ -156,6 +160,19 @@ impl Writer {
         }
     }
 
+    /// When something is to be done though nobody asks.
+    fn next_event(&self) -> i64 {
+        if self.policies.check().is_err() {
+            return i64::MAX;
+        }
+        if self.failed {
+            return self.last_now.saturating_add(TRY_AGAIN_MS);
+        }
+        let claims = self.waiting.iter().map(|waiting| waiting.until).min().unwrap_or(i64::MAX);
+        let mark = self.file.mark.as_ref().map_or(i64::MAX, Mark::sync_due);
+        self.state.next_event(self.last_now).min(claims).min(mark)
+    }
+
     /// One transaction.
     fn turn(&mut self, batch: Vec<Op>, turn: &mut Turn) {
         let clock = self.clock.now().millis();
@@ -164,7 +181,9 @@ impl Writer {
         let failed = self.policies.check().and_then(|()| self.file.check_identity(self.last_now));
         let failed = failed.inspect_err(|error| self.policies.fail(error.clone()));
         // A disk that failed for a while may be well again.
-        if let Err(error) = failed.and_then(|()| if self.unread { self.read_again() } else { Ok(()) }) {
+        let failed = failed.and_then(|()| if self.unread { self.read_again() } else { Ok(()) });
+        self.failed = failed.is_err();
+        if let Err(error) = failed {
             turn.close = batch.iter().any(|operation| matches!(operation, Op::Close { .. })).then_some(false);
             // Nobody is served now; everybody is told why.
             for waiting in self.waiting.drain(..) {
@@ -183,6 +202,7 @@ impl Writer {
         });
         if let Err(error) = &result {
             turn.again = false;
+            self.failed = true;
             self.give_up(error, open);
         }
         self.answer(turn, &result);
@@ -316,9 +336,11 @@ impl Writer {
             let claimed = match claimed {
                 Ok(claimed) => claimed,
                 Err(error) => {
-                    // They wait on: what failed may go well the next time.
-                    self.waiting.push(waiting);
-                    self.waiting.extend(left);
+                    // What failed may go well the next time. Those that have no time left are told.
+                    let all = std::iter::once(waiting).chain(left);
+                    let (on, over): (Vec<_>, Vec<_>) = all.partition(|waiting| waiting.until > now);
+                    self.waiting.extend(on);
+                    over.into_iter().for_each(|over| drop(over.reply.send(Err(error.clone()))));
                     return Err(error);
                 }
             };

@@ -169,6 +169,29 @@ fn a_file_that_is_replaced_under_a_running_store_is_noticed_within_a_second() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_store_that_cannot_go_on_does_nothing_by_itself() {
+    let folder = TempDir::new().unwrap();
+    let path = with_ten(folder.path());
+    let copy = folder.path().join("copy");
+    std::fs::copy(&path, &copy).unwrap();
+    let clock = ManualClock::new();
+    let store = SqliteStore::open(&path, SqliteOptions::new(Arc::new(clock.clone())).log_bytes(0)).unwrap();
+    // The second leaves something to be done later.
+    push(&store, 1).unwrap();
+    push(&store, 1).unwrap();
+    std::fs::rename(&copy, &path).unwrap();
+    clock.advance(Duration::from_secs(2));
+    assert_eq!(push(&store, 1).unwrap_err().code(), "SB0019");
+    let before = clock.reads();
+    for _ in 0..100 {
+        drop(block_on(store.stats(&queue())));
+    }
+    let more = clock.reads() - before;
+    assert!(more <= 300, "the clock was read {more} times");
+}
+
 /// Turns a bit over as a disk does: nobody has written the file.
 fn turn_bit(path: &Path, at: u64) {
     use std::io::{Read, Seek, SeekFrom, Write};

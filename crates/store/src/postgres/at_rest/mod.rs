@@ -88,8 +88,7 @@ impl PostgresAtRest {
     async fn open(address: &str, options: &PostgresOptions) -> Result<Self, StoreError> {
         check_schema(&options.schema)?;
         let client = pool(address, options)?.connect().await?;
-        schema::check(&options.schema, schema::version(&client, &options.schema).await?)?;
-        schema::refuse_old_functions(&client, &options.schema).await?;
+        schema::check(&client, &options.schema).await?;
         let now = options.clock.as_ref().map(|clock| clock.now().millis());
         Ok(Self { client: Mutex::new(client), schema: options.schema.clone(), now, is_source: false })
     }

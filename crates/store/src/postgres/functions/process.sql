@@ -108,6 +108,11 @@ CREATE OR REPLACE FUNCTION sickbay.beat(p_now bigint, p_process bigint) RETURNS 
     UPDATE sickbay.instance SET beat_at = sickbay.time_now(p_now) WHERE process = p_process
 $$;
 
+-- The present epoch: no token of an earlier one counts. What is called for every batch asks the table itself.
+CREATE OR REPLACE FUNCTION sickbay.epoch() RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT value FROM sickbay.meta WHERE name = 'epoch'
+$$;
+
 -- Begins a new epoch: every lease ends, and no token of an earlier epoch counts any more.
 CREATE OR REPLACE FUNCTION sickbay.begin_epoch(p_now bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE

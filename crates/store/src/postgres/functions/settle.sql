@@ -451,8 +451,3 @@ BEGIN
     END LOOP;
     RETURN true;
 END $$;
-
--- The present epoch: no token of an earlier one counts.
-CREATE OR REPLACE FUNCTION sickbay.epoch() RETURNS bigint LANGUAGE sql STABLE AS $$
-    SELECT value FROM sickbay.meta WHERE name = 'epoch'
-$$;

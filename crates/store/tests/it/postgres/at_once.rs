@@ -8,12 +8,13 @@ use sickbay_core::port::{Deliveries, Desk, Exchange, Overview, ProcessId, Pusher
 use sickbay_core::settlement::Settled;
 use sickbay_core::verdict::Effect;
 use sickbay_core::{
-    Clock, Delivery, Key, MessageType, QueueName, QueuePolicy, Settlement, StreamKey, Timestamp,
+    Clock, Delivery, Key, MessageId, MessageType, NewMessage, QueueName, QueuePolicy, Settlement, StreamKey,
+    Timestamp,
 };
 use sickbay_store::{PostgresEffect, PostgresStore};
 use sickbay_testkit::ManualClock;
 use tokio::time::timeout;
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::Client;
 
 use super::many::{claim, message, queue};
 use super::{RUNTIME, Schema, address, block, connect};
@@ -40,8 +41,13 @@ impl Scene {
         Self { clock, store, beside: connect(&address()).await, schema }
     }
 
+    /// What this process gets at once; it must not wait for anybody.
     async fn take(&self, max: u32) -> Vec<Delivery> {
         take(&self.store, max).await
+    }
+
+    async fn push(&self, message: NewMessage) -> MessageId {
+        self.store.push(vec![message]).await.unwrap()[0].id()
     }
 
     async fn settle(&self, settlement: Settlement) -> Settled {
@@ -65,10 +71,11 @@ impl Scene {
             "SELECT id, epoch, claim FROM sickbay.exchange({now}, {nothing}, '{queue}', 'w', {process}, 1, 60000, NULL, NULL, NULL, NULL)"
         ))
     }
+}
 
-    async fn begin(&mut self) -> (Transaction<'_>, &Arc<ManualClock>, &PostgresStore, &Schema) {
-        (self.beside.transaction().await.unwrap(), &self.clock, &self.store, &self.schema)
-    }
+async fn take(store: &PostgresStore, max: u32) -> Vec<Delivery> {
+    let answer = timeout(SOON, store.exchange(Exchange::claim(claim(store.process(), max)))).await;
+    answer.expect("the claim waits for somebody").unwrap().deliveries
 }
 
 fn said(deliveries: &[Delivery]) -> String {
@@ -76,47 +83,46 @@ fn said(deliveries: &[Delivery]) -> String {
     deliveries.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-/// What the process of a store gets at once; it must not wait for anybody.
-async fn take(store: &PostgresStore, max: u32) -> Vec<Delivery> {
-    let answer = timeout(SOON, store.exchange(Exchange::claim(claim(store.process(), max)))).await;
-    answer.expect("the claim waits for somebody").unwrap().deliveries
-}
-
 #[test]
 fn a_suspect_is_not_handed_out_while_another_claim_of_its_process_is_under_way() {
     block(async {
-        let mut scene = Scene::new().await;
-        let other = QueueName::new("r").unwrap();
-        scene.store.push(vec![sickbay_core::NewMessage::new(other, "plain")]).await.unwrap();
+        let scene = Scene::new().await;
+        let elsewhere = QueueName::new("r").unwrap();
+        scene.push(NewMessage::new(elsewhere, "plain")).await;
         let sql = scene.claim_sql("r");
-        let (transaction, _, store, _) = scene.begin().await;
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
         assert_eq!(transaction.query(&sql, &[]).await.unwrap().len(), 2);
-        store.push(vec![message("suspect")]).await.unwrap();
+        scene.push(message("suspect")).await;
         let died = ProcessId(77);
-        assert_eq!(store.exchange(Exchange::claim(claim(died, 1))).await.unwrap().deliveries.len(), 1);
-        store.process_died(died, "signal 9".to_owned()).await.unwrap();
-        assert_eq!(said(&take(store, 1).await), "", "the process has its hands full in a moment");
+        assert_eq!(scene.store.exchange(Exchange::claim(claim(died, 1))).await.unwrap().deliveries.len(), 1);
+        scene.store.process_died(died, "signal 9".to_owned()).await.unwrap();
+        assert_eq!(said(&scene.take(1).await), "", "the process has its hands full in a moment");
         transaction.rollback().await.unwrap();
-        assert_eq!(said(&take(store, 1).await), "suspect");
+        assert_eq!(said(&scene.take(1).await), "suspect");
     });
 }
 
 #[test]
 fn nothing_is_handed_out_while_another_claim_of_the_process_takes_a_suspect() {
     block(async {
-        let mut scene = Scene::new().await;
+        let scene = Scene::new().await;
         scene.suspect("suspect").await;
         assert_eq!(scene.store.stats(&queue()).await.unwrap().pending, 1);
-        let other = QueueName::new("r").unwrap();
-        scene.store.push(vec![sickbay_core::NewMessage::new(other.clone(), "plain")]).await.unwrap();
+        let elsewhere = QueueName::new("r").unwrap();
+        scene.push(NewMessage::new(elsewhere.clone(), "plain")).await;
         // The process works on q.
         let sql = scene.claim_sql("q");
-        let (transaction, _, store, _) = scene.begin().await;
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
         assert_eq!(transaction.query(&sql, &[]).await.unwrap().len(), 2);
-        let plain = Exchange::claim(sickbay_core::port::Claim { queue: other, ..claim(store.process(), 1) });
-        assert!(store.exchange(plain).await.unwrap().deliveries.is_empty());
+        let plain = Exchange::claim(sickbay_core::port::Claim {
+            queue: elsewhere,
+            ..claim(scene.store.process(), 1)
+        });
+        assert!(scene.store.exchange(plain).await.unwrap().deliveries.is_empty());
         transaction.rollback().await.unwrap();
-        assert_eq!(said(&take(store, 1).await), "suspect");
+        assert_eq!(said(&scene.take(1).await), "suspect");
     });
 }
 
@@ -125,7 +131,7 @@ fn a_suspect_that_came_while_its_gate_was_set_holds_nobody_up() {
     block(async {
         let scene = Scene::new().await;
         scene.suspect("suspect").await;
-        scene.store.push(vec![message("plain")]).await.unwrap();
+        scene.push(message("plain")).await;
         // As two transactions leave it that did not see each other.
         let gate = "INSERT INTO sickbay.type_gate SELECT no, 't', 1, 0 FROM sickbay.queue WHERE name = 'q'";
         scene.beside.batch_execute(&scene.schema.sql(gate)).await.unwrap();
@@ -141,7 +147,7 @@ fn a_suspect_that_came_while_its_gate_was_set_holds_nobody_up() {
 fn an_effect_that_outlasts_its_lease_is_committed_with_the_acknowledgement() {
     block(async {
         let scene = Scene::new().await;
-        scene.store.push(vec![message("a")]).await.unwrap();
+        scene.push(message("a")).await;
         let held = scene.take(1).await;
         let table = scene.schema.sql("CREATE TABLE sickbay.handled (key text)");
         scene.beside.batch_execute(&table).await.unwrap();
@@ -168,7 +174,7 @@ fn an_effect_that_outlasts_its_lease_is_committed_with_the_acknowledgement() {
 fn a_transaction_with_effects_does_not_keep_its_locks_when_its_machine_vanishes() {
     block(async {
         let scene = Scene::new().await;
-        scene.store.push(vec![message("a")]).await.unwrap();
+        scene.push(message("a")).await;
         let held = scene.take(1).await;
         let ask = "SELECT setting::bigint / (setting::bigint BETWEEN 1 AND 60000)::integer FROM pg_settings
                    WHERE name = 'idle_in_transaction_session_timeout'";
@@ -183,29 +189,27 @@ fn a_transaction_with_effects_does_not_keep_its_locks_when_its_machine_vanishes(
 #[test]
 fn a_claim_that_commits_after_a_new_epoch_began_counts_for_nothing() {
     block(async {
-        let mut scene = Scene::new().await;
-        let id = match scene.store.push(vec![message("a")]).await.unwrap()[..] {
-            [sickbay_core::port::Pushed::New(id)] => id,
-            ref other => panic!("{other:?}"),
-        };
+        let scene = Scene::new().await;
+        let id = scene.push(message("a")).await;
         let sql = scene.claim_sql("q");
-        let (transaction, _, store, _) = scene.begin().await;
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
         let head = transaction.query(&sql, &[]).await.unwrap().remove(0);
         let token = sickbay_core::LeaseToken {
             epoch: head.get::<_, i64>("epoch") as u64,
             claim: head.get::<_, i64>("claim") as u64,
             message: id,
         };
-        store.begin_epoch().await.unwrap();
+        scene.store.begin_epoch().await.unwrap();
         transaction.commit().await.unwrap();
         for settlement in [Settlement::complete(token), Settlement::release(token)] {
-            let exchanged = store.exchange(Exchange::settle(vec![settlement])).await.unwrap();
+            let exchanged = scene.store.exchange(Exchange::settle(vec![settlement])).await.unwrap();
             assert_eq!(exchanged.settled, [Settled::LeaseLost]);
         }
         let renewal = sickbay_core::port::Renewal { tokens: vec![token], lease: Duration::from_secs(60) };
-        assert_eq!(store.renew(renewal).await.unwrap(), [token]);
-        store.sweep().await.unwrap();
-        assert_eq!(said(&take(store, 1).await), "a");
+        assert_eq!(scene.store.renew(renewal).await.unwrap(), [token]);
+        scene.store.sweep().await.unwrap();
+        assert_eq!(said(&scene.take(1).await), "a");
     });
 }
 
@@ -213,7 +217,7 @@ fn a_claim_that_commits_after_a_new_epoch_began_counts_for_nothing() {
 fn a_store_that_is_closed_gives_back_what_a_claim_under_way_gets() {
     block(async {
         let scene = Scene::new().await;
-        scene.store.push(vec![message("a")]).await.unwrap();
+        scene.push(message("a")).await;
         // The claim is under way for as long as somebody else has the queue's table.
         let lock = scene.schema.sql("BEGIN; LOCK TABLE sickbay.presence IN ACCESS EXCLUSIVE MODE");
         scene.beside.batch_execute(&lock).await.unwrap();
@@ -247,31 +251,29 @@ fn a_store_that_is_closed_gives_back_what_a_claim_under_way_gets() {
 #[test]
 fn nobody_waits_for_a_callers_transaction_that_pushes_into_a_stream_and_stays_open() {
     block(async {
-        let mut scene = Scene::new().await;
+        let scene = Scene::new().await;
         let in_stream = message("first").stream(StreamKey::new("s").unwrap());
-        scene.store.push(vec![in_stream]).await.unwrap();
+        scene.push(in_stream).await;
         assert_eq!(said(&scene.take(1).await), "first");
-        let (transaction, clock, store, _) = scene.begin().await;
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
         let second = message("second").stream(StreamKey::new("s").unwrap());
-        store.push_in(&transaction, &[second]).await.unwrap();
-        clock.advance(Duration::from_secs(61));
-        store.push(vec![message("plain")]).await.unwrap();
-        assert_eq!(said(&take(store, 9).await), "plain");
-        timeout(SOON, store.sweep()).await.expect("the sweep waits for somebody").unwrap();
+        scene.store.push_in(&transaction, &[second]).await.unwrap();
+        scene.clock.advance(Duration::from_secs(61));
+        scene.push(message("plain")).await;
+        assert_eq!(said(&scene.take(9).await), "plain");
+        timeout(SOON, scene.store.sweep()).await.expect("the sweep waits for somebody").unwrap();
         transaction.commit().await.unwrap();
-        assert_eq!(said(&take(store, 9).await), "first second");
+        assert_eq!(said(&scene.take(9).await), "first second");
     });
 }
 
 #[test]
 fn nobody_waits_for_a_callers_transaction_that_pushes_with_a_key_and_stays_open() {
     block(async {
-        let mut scene = Scene::new().await;
+        let scene = Scene::new().await;
         let keyed = || message("keyed").key(Key::new("k").unwrap());
-        let id = match scene.store.push(vec![keyed()]).await.unwrap()[..] {
-            [sickbay_core::port::Pushed::New(id)] => id,
-            ref other => panic!("{other:?}"),
-        };
+        let id = scene.push(keyed()).await;
         scene.store.dead_letter(vec![id], "for now".to_owned()).await.unwrap();
         for forgets_key in [false, true] {
             if forgets_key {
@@ -279,14 +281,19 @@ fn nobody_waits_for_a_callers_transaction_that_pushes_with_a_key_and_stays_open(
                 scene.beside.batch_execute(&forget).await.unwrap();
             }
             scene.store.replay(vec![Replay::raw(id)]).await.unwrap();
-            let (transaction, _, store, _) = scene.begin().await;
-            store.push_in(&transaction, &[keyed()]).await.unwrap();
-            store.push(vec![message("plain")]).await.unwrap();
-            let held = take(store, 9).await;
+            let mut other = connect(&address()).await;
+            let transaction = other.transaction().await.unwrap();
+            scene.store.push_in(&transaction, &[keyed()]).await.unwrap();
+            scene.push(message("plain")).await;
+            let held = scene.take(9).await;
             assert_eq!(said(&held), "plain");
-            store.exchange(Exchange::settle(vec![Settlement::complete(held[0].token())])).await.unwrap();
+            scene
+                .store
+                .exchange(Exchange::settle(vec![Settlement::complete(held[0].token())]))
+                .await
+                .unwrap();
             transaction.rollback().await.unwrap();
-            store.dead_letter(vec![id], "for now".to_owned()).await.unwrap();
+            scene.store.dead_letter(vec![id], "for now".to_owned()).await.unwrap();
         }
         let view = scene.store.find(id.to_string().parse().unwrap()).await.unwrap().unwrap();
         assert_eq!(view.status, Status::Dead);
