@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 /// The parts, in the order in which they run.
-pub(crate) const PARTS: [&str; 8] =
-    ["controls", "power", "disk", "flips", "kills", "processes", "postgres", "bugs"];
+pub(crate) const PARTS: [&str; 9] =
+    ["controls", "power", "disk", "flips", "kills", "processes", "postgres", "interleavings", "bugs"];
 
 /// How much is done of what.
 #[derive(Clone, Debug)]
@@ -24,6 +24,8 @@ pub(crate) struct Plan {
     pub(crate) deploys: u32,
     /// The server is stopped so often.
     pub(crate) server_crashes: u64,
+    /// So many schedules of programs that are stopped in the middle.
+    pub(crate) interleavings: u64,
     pub(crate) threads: usize,
 }
 
@@ -41,6 +43,7 @@ impl Plan {
             kills: 3000,
             deploys: 100,
             server_crashes: 25,
+            interleavings: 1000,
             threads: std::thread::available_parallelism().map_or(2, usize::from),
         };
         let mut arguments = arguments.iter();
@@ -54,7 +57,7 @@ impl Plan {
                     plan.quick = true;
                     (plan.power_cuts, plan.disk_faults) = (100_000, 2000);
                     (plan.flips, plan.kills) = (10_000, 1000);
-                    plan.server_crashes = 4;
+                    (plan.server_crashes, plan.interleavings) = (4, 50);
                 }
                 "--seed" => plan.seed = number()?,
                 "--minutes" => plan.duration = Some(Duration::from_secs(number()? * 60)),

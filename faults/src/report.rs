@@ -43,7 +43,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Report> {
     let mut report = Report { next_seed: plan.seed, ..Report::default() };
     let drives: Vec<Arc<Drive>> =
         (0..plan.threads).map(|thread| Arc::new(Drive::new(&format!("faults-{thread}")))).collect();
-    let parts: [(&str, Part); 8] = [
+    let parts: [(&str, Part); 9] = [
         ("controls", Report::controls),
         ("power", Report::power),
         ("disk", Report::disk),
@@ -51,6 +51,7 @@ pub(crate) fn run(plan: &Plan) -> Result<Report> {
         ("kills", Report::kills),
         ("processes", Report::processes),
         ("postgres", Report::postgres),
+        ("interleavings", Report::interleavings),
         ("bugs", Report::bugs),
     ];
     for (name, part) in parts.into_iter().filter(|(name, _)| plan.wants(name)) {

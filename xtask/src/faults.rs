@@ -32,7 +32,7 @@ impl Part {
 
 /// The parts of the first program: what is cut, what is damaged, and what is killed.
 const FAULTS: [&[&str]; 3] =
-    [&["controls", "power"], &["postgres", "processes", "kills"], &["disk", "flips"]];
+    [&["controls", "power"], &["postgres", "processes", "kills"], &["disk", "flips", "interleavings"]];
 
 /// What was asked for, in calls, the longest first. `whole` adds the simulator and the known defects.
 fn parts(passed: &[String], whole: bool) -> Vec<Part> {
@@ -123,7 +123,9 @@ pub(crate) fn quick(root: &Path) -> Result<bool> {
 fn run_parts(root: &Path, passed: &[String], whole: bool) -> Result<(Map<String, Value>, bool)> {
     let parts = parts(passed, whole);
     let wants = |word: &str| parts.iter().any(|part| part.arguments.iter().any(|known| known == word));
-    let needs = NEEDS.iter().filter(|need| need.tests == "postgres::" && wants("postgres"));
+    let needs = NEEDS
+        .iter()
+        .filter(|need| need.tests == "postgres::" && (wants("postgres") || wants("interleavings")));
     // Without it that part is skipped, and says so.
     let missing = needs::missing(needs.chain(wants("processes").then_some(&needs::FAKETIME)), needs::install);
     let programs = Programs::build(root, parts.iter().map(|part| part.program))?;
@@ -245,7 +247,7 @@ mod tests {
         let quick = ["--quick".to_owned()];
         let whole = parts(&quick, true);
         let words: Vec<&str> = whole.iter().flat_map(|part| &part.arguments).map(String::as_str).collect();
-        for part in ["controls", "power", "disk", "flips", "kills", "processes", "postgres", "schedules"] {
+        for part in FAULTS.concat().into_iter().chain(["schedules"]) {
             assert_eq!(words.iter().filter(|word| **word == part).count(), 1, "{part}: {words:?}");
         }
         assert_eq!(words.iter().filter(|word| **word == "bugs").count(), 2);

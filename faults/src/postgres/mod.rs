@@ -2,6 +2,7 @@
 //!
 //! The children are the program of this crate, called with [`child::WORD`].
 
+mod at_once;
 pub mod child;
 mod crashes;
 mod look;
@@ -13,6 +14,7 @@ use sickbay_core::QueueName;
 use sickbay_store::PostgresStore;
 use tokio_postgres::{Client, NoTls};
 
+pub use at_once::{AtOnce, Defect, at_once};
 pub use crashes::{Crashes, crashes};
 pub use workers::{Plan, Workers, workers};
 

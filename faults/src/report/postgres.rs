@@ -12,9 +12,7 @@ impl Report {
     #[cfg(unix)]
     pub(super) fn postgres(&mut self, plan: &Plan, _: &[Arc<Drive>]) -> Result<()> {
         use sickbay_faults::postgres::{crashes, workers};
-        if !sickbay_testkit::cluster::Cluster::is_installed() {
-            self.skipped.push("postgres: PostgreSQL is not installed".to_owned());
-            eprintln!("SKIPPED postgres: PostgreSQL is not installed");
+        if self.lacks_server("postgres") {
             return Ok(());
         }
         let outcome = workers(&std::env::current_exe()?, plan.workers())?;
@@ -34,6 +32,39 @@ impl Report {
         self.count("postgres_calls_to_try_again", outcome.refused);
         self.lost += outcome.lost.len() as u64;
         self.tell(outcome.lost.into_iter());
+        Ok(())
+    }
+
+    /// Several programs in the middle of their calls at once.
+    #[cfg(unix)]
+    pub(super) fn interleavings(&mut self, plan: &Plan, _: &[Arc<Drive>]) -> Result<()> {
+        if self.lacks_server("interleavings") {
+            return Ok(());
+        }
+        let outcome = sickbay_faults::postgres::at_once(plan.seed, plan.interleavings, None)?;
+        self.next_seed = self.next_seed.max(plan.seed + outcome.schedules);
+        self.count("interleavings", outcome.schedules);
+        self.count("interleaved_calls", outcome.calls);
+        self.count("interleaved_calls_stopped", outcome.stopped);
+        self.count("interleaved_waits", outcome.waits);
+        self.lost += outcome.findings.len() as u64;
+        self.tell(outcome.findings.into_iter());
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    fn lacks_server(&mut self, part: &str) -> bool {
+        let lacks = !sickbay_testkit::cluster::Cluster::is_installed();
+        if lacks {
+            self.skipped.push(format!("{part}: PostgreSQL is not installed"));
+            eprintln!("SKIPPED {part}: PostgreSQL is not installed");
+        }
+        lacks
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn interleavings(&mut self, _: &Plan, _: &[Arc<Drive>]) -> Result<()> {
+        self.skipped.push("interleavings: only where there are signals".to_owned());
         Ok(())
     }
 

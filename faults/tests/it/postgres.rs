@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sickbay_faults::postgres::{Plan, workers};
+use sickbay_faults::postgres::{Defect, Plan, at_once, workers};
 
 #[test]
 fn workers_that_are_killed_at_random_lose_nothing_keep_every_order_and_blame_only_the_poisoned() {
@@ -11,4 +11,58 @@ fn workers_that_are_killed_at_random_lose_nothing_keep_every_order_and_blame_onl
     assert_eq!((outcome.lost, outcome.unexplained), (Vec::new(), Vec::new()));
     assert_eq!((outcome.handled, outcome.quarantined, outcome.blamed), (1000, 4, 0));
     assert!(outcome.kills > 0 && outcome.deaths >= outcome.kills && outcome.redeliveries > 0);
+}
+
+#[test]
+fn programs_that_are_stopped_in_the_middle_of_their_calls_leave_everything_in_order() {
+    let outcome = at_once(1, 3, None).unwrap();
+    assert_eq!(outcome.findings, Vec::<String>::new());
+    assert!(outcome.schedules == 3 && outcome.stopped > 30 && outcome.waits > 5, "{outcome:?}");
+}
+
+#[test]
+fn acts_on_several_messages_and_pushes_do_not_wait_for_each_other() {
+    // They did, in these schedules.
+    for seed in [87, 1101] {
+        assert_eq!(at_once(seed, 1, None).unwrap().findings, Vec::<String>::new());
+    }
+}
+
+/// Defects that show only when two transactions meet, each with a seed of a schedule in which they do.
+const DEFECTS: [(u64, Defect); 6] = [
+    (
+        82,
+        Defect {
+            function: "exchange",
+            says: "pg_try_advisory_xact_lock_shared('sickbay.lease'::regclass::oid::integer, v_alone)",
+            instead: "true",
+        },
+    ),
+    (3, Defect { function: "locks_all_of", says: "RETURN false", instead: "RETURN true" }),
+    (
+        7,
+        Defect {
+            function: "choose",
+            says: "AND key = w.stream FOR UPDATE SKIP LOCKED",
+            instead: "AND key = w.stream FOR UPDATE",
+        },
+    ),
+    (44, Defect { function: "gate_at", says: " FOR KEY SHARE SKIP LOCKED", instead: "" }),
+    (
+        50,
+        Defect {
+            function: "begin_act",
+            says: "EXIT WHEN sickbay.locks_messages(p_ids, p_targets)",
+            instead: "EXIT",
+        },
+    ),
+    (18, Defect { function: "candidates", says: "LIMIT 1 FOR UPDATE SKIP LOCKED", instead: "LIMIT 1" }),
+];
+
+#[test]
+fn what_goes_wrong_only_when_two_transactions_meet_is_found_out() {
+    for (seed, defect) in DEFECTS {
+        let outcome = at_once(seed, 20, Some(defect)).unwrap();
+        assert_eq!(outcome.findings.len(), 1, "{defect:?}");
+    }
 }

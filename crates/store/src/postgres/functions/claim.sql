@@ -137,6 +137,7 @@ DECLARE
     v_before integer;
     v_changed boolean;
     v_met integer;
+    v_gate integer;
     v_hold bigint;
     w sickbay.waiting;
     x record;
@@ -151,8 +152,10 @@ BEGIN
             EXIT WHEN cardinality(v_chosen) >= p_max;
             v_seen := v_seen || w.id;
             CONTINUE WHEN w.stream = ANY (v_streams);
+            v_gate := CASE WHEN w.type IS NULL THEN 0 ELSE sickbay.gate_at(q.no, w.type) END;
+            CONTINUE WHEN v_gate = 2;
             -- It came while its gate was set.
-            IF w.lane IN (0, 3) AND w.type IS NOT NULL AND sickbay.lane_of(q.no, w.type, false) = 2
+            IF w.lane IN (0, 3) AND v_gate = 1
                AND NOT EXISTS (SELECT 1 FROM sickbay.type_gate WHERE queue = q.no AND type = w.type AND gate = 3
                                AND probes_left > 0) THEN
                 UPDATE sickbay.waiting SET lane = 2 WHERE id = w.id;
@@ -169,9 +172,7 @@ BEGIN
                 EXIT WHEN v_changed;
                 CONTINUE WHEN v_met = 1;
             END IF;
-            IF w.type IS NOT NULL AND sickbay.lane_of(q.no, w.type, false) = 2 THEN
-                CONTINUE WHEN NOT sickbay.take_probe(q.no, w.type);
-            END IF;
+            CONTINUE WHEN v_gate = 1 AND NOT sickbay.take_probe(q.no, w.type);
             v_chosen := v_chosen || w.id;
             CONTINUE WHEN w.stream IS NULL;
             v_streams := v_streams || w.stream;
@@ -182,9 +183,8 @@ BEGIN
                      WHERE y.queue = q.no AND y.stream = w.stream AND NOT y.deferred AND y.id > w.id
                      ORDER BY y.id LIMIT least(q.run_max - 1, p_max - cardinality(v_chosen)) LOOP
                 EXIT WHEN x.due_at > p_now OR x.suspect OR x.replayed OR x.id > v_hold;
-                IF x.type IS NOT NULL AND sickbay.lane_of(q.no, x.type, false) = 2 THEN
-                    EXIT WHEN NOT sickbay.take_probe(q.no, x.type);
-                END IF;
+                v_gate := CASE WHEN x.type IS NULL THEN 0 ELSE sickbay.gate_at(q.no, x.type) END;
+                EXIT WHEN v_gate = 2 OR v_gate = 1 AND NOT sickbay.take_probe(q.no, x.type);
                 v_chosen := v_chosen || x.id;
             END LOOP;
         END LOOP;

@@ -49,6 +49,65 @@ BEGIN
     place := 'missing';
 END $$;
 
+-- Locks what an act on these messages needs, in the one order that holds everywhere: leases, streams, messages, keys.
+-- False if one of them came into other hands meanwhile, so that its lease would be locked too late.
+CREATE OR REPLACE FUNCTION sickbay.locks_messages(p_ids bigint[], p_targets text[]) RETURNS boolean
+LANGUAGE plpgsql SET enable_seqscan = off SET jit = off AS $$
+DECLARE
+    s record;
+    v_claims bigint[];
+    v_made sickbay.stream[] := '{}';
+    v_stream sickbay.stream;
+BEGIN
+    v_claims := ARRAY(SELECT claim FROM sickbay.lease WHERE ids && p_ids ORDER BY claim FOR UPDATE);
+    FOR s IN WITH x AS (
+                 SELECT w.id, w.queue, w.stream FROM sickbay.waiting w WHERE w.id = ANY (p_ids) AND w.stream IS NOT NULL
+                 UNION ALL SELECT d.id, d.queue, d.stream FROM sickbay.dead d
+                 WHERE d.id = ANY (p_ids) AND d.stream IS NOT NULL
+                 UNION ALL SELECT r.id, r.queue, r.stream FROM sickbay.lease l, unnest(l.rows) r
+                 WHERE l.ids && p_ids AND r.id = ANY (p_ids) AND r.stream IS NOT NULL
+             )
+             SELECT x.queue, x.stream FROM x
+             UNION SELECT q.no, x.stream FROM x JOIN unnest(p_ids, p_targets) u(id, target) ON u.id = x.id
+             JOIN sickbay.queue q ON q.name = u.target
+             ORDER BY 1, 2 LOOP
+        v_stream := sickbay.lock_stream(s.queue, s.stream);
+        IF v_stream.turns = 0 THEN
+            v_made := v_made || v_stream;
+        END IF;
+    END LOOP;
+    PERFORM 1 FROM sickbay.waiting WHERE id = ANY (p_ids) ORDER BY id FOR UPDATE;
+    PERFORM 1 FROM sickbay.dead WHERE id = ANY (p_ids) ORDER BY id FOR UPDATE;
+    IF EXISTS (SELECT 1 FROM sickbay.lease WHERE ids && p_ids AND claim <> ALL (v_claims)) THEN
+        RETURN false;
+    END IF;
+    PERFORM 1 FROM sickbay.key k WHERE (k.queue, k.key) IN (
+        SELECT w.queue, w.key FROM sickbay.waiting w WHERE w.id = ANY (p_ids)
+        UNION ALL SELECT d.queue, (d.message).key FROM sickbay.dead d WHERE d.id = ANY (p_ids)
+        UNION ALL SELECT r.queue, r.key FROM sickbay.lease l, unnest(l.rows) r WHERE l.ids && p_ids AND r.id = ANY (p_ids))
+    ORDER BY k.queue, k.key FOR UPDATE;
+    -- What was there a moment ago may be gone.
+    PERFORM sickbay.refresh_stream(m.queue, m.key) FROM unnest(v_made) m WHERE NOT EXISTS (
+        SELECT 1 FROM sickbay.dead d WHERE d.id = ANY (p_ids) AND d.queue = m.queue AND d.stream = m.key);
+    RETURN true;
+END $$;
+
+-- What comes before every act: nobody who is in the middle of something is in its way then, and what is due is done, for
+-- which nobody is waited for.
+CREATE OR REPLACE FUNCTION sickbay.begin_act(p_now bigint, p_ids bigint[], p_targets text[] DEFAULT NULL) RETURNS void
+LANGUAGE plpgsql AS $$
+BEGIN
+    FOR turn IN 1..10 LOOP
+        BEGIN
+            EXIT WHEN sickbay.locks_messages(p_ids, p_targets);
+            RAISE EXCEPTION 'one of them moved' USING ERRCODE = 'SB099';
+        EXCEPTION WHEN SQLSTATE 'SB099' THEN
+            -- The locks are free again.
+        END;
+    END LOOP;
+    PERFORM sickbay.expire(p_now, false);
+END $$;
+
 -- The word for where a message is.
 CREATE OR REPLACE FUNCTION sickbay.status(p_place text, r sickbay.waiting, p_now bigint) RETURNS text LANGUAGE sql
 IMMUTABLE AS $$
@@ -74,7 +133,7 @@ DECLARE
     r sickbay.waiting;
 BEGIN
     PERFORM sickbay.queue_no(name) FROM unnest(p_queues) name WHERE name IS NOT NULL;
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids, p_queues);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         IF m.place <> 'dead' THEN
@@ -136,7 +195,7 @@ DECLARE
     r sickbay.waiting;
     q sickbay.queue;
 BEGIN
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         r := m.r;
@@ -174,7 +233,7 @@ DECLARE
     v_now bigint := sickbay.time_now(p_now);
     m record;
 BEGIN
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         IF m.place = 'dead' THEN
@@ -195,7 +254,7 @@ DECLARE
     v_now bigint := sickbay.time_now(p_now);
     m record;
 BEGIN
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         IF m.place = 'discarded' THEN
@@ -216,10 +275,15 @@ DECLARE
     v_until bigint := sickbay.time_now(p_now) - p_age;
     v_queue integer := sickbay.queue_no(p_queue);
     v_count bigint := 0;
+    v_ids bigint[];
     d record;
 BEGIN
-    FOR d IN SELECT id, message FROM sickbay.dead WHERE queue = v_queue AND discarded_at <= v_until
-             ORDER BY discarded_at, id LIMIT p_max FOR UPDATE LOOP
+    -- What somebody brings back at this moment stays.
+    v_ids := ARRAY(SELECT id FROM sickbay.dead WHERE queue = v_queue AND discarded_at <= v_until
+                   ORDER BY discarded_at, id LIMIT p_max FOR UPDATE SKIP LOCKED);
+    PERFORM 1 FROM sickbay.key k WHERE k.queue = v_queue AND k.key IN (
+        SELECT (x.message).key FROM sickbay.dead x WHERE x.id = ANY (v_ids)) ORDER BY k.key FOR UPDATE;
+    FOR d IN SELECT id, message FROM sickbay.dead WHERE id = ANY (v_ids) LOOP
         DELETE FROM sickbay.dead WHERE id = d.id;
         PERFORM sickbay.forget(d.id);
         PERFORM sickbay.disown(d.message);
@@ -234,7 +298,7 @@ DECLARE
     v_now bigint := sickbay.time_now(p_now);
     m record;
 BEGIN
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         IF m.place = 'waiting' THEN
@@ -257,7 +321,7 @@ DECLARE
     v_status text;
     m record;
 BEGIN
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         v_status := sickbay.status(m.place, m.r, v_now);
@@ -282,7 +346,7 @@ DECLARE
     m record;
     f integer[];
 BEGIN
-    PERFORM sickbay.expire(v_now, false);
+    PERFORM sickbay.begin_act(v_now, p_ids);
     FOR i IN 1..coalesce(cardinality(p_ids), 0) LOOP
         SELECT * INTO m FROM sickbay.locate(p_ids[i]);
         v_status := sickbay.status(m.place, m.r, v_now);

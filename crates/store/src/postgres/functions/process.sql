@@ -5,8 +5,8 @@ CREATE OR REPLACE FUNCTION sickbay.held_by(p_now bigint, p_process bigint)
 RETURNS TABLE (epoch bigint, claim bigint, id bigint, queue text, policy text, type text, facts integer[])
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM sickbay.expire(p_now, false);
     PERFORM 1 FROM sickbay.lease l WHERE l.process = p_process ORDER BY l.claim FOR UPDATE;
+    PERFORM sickbay.expire(p_now, false);
     RETURN QUERY SELECT l.epoch, l.claim, x.id, q.name, q.policy, x.type, x.facts
         FROM sickbay.lease l JOIN sickbay.queue q ON q.no = l.queue, unnest(l.rows) x
         WHERE l.process = p_process AND x.id = ANY (l.ids) ORDER BY x.id;

@@ -423,7 +423,7 @@ BEGIN
     v_taken := ARRAY(SELECT claim FROM sickbay.lease WHERE p_all OR until <= p_now
                      ORDER BY until LIMIT CASE WHEN p_all THEN NULL ELSE 200 END FOR UPDATE SKIP LOCKED);
     v_taken := ARRAY(SELECT claim FROM sickbay.lease
-                     WHERE claim = ANY (v_taken) AND (special IS NULL OR sickbay.locks_streams(claim)));
+                     WHERE claim = ANY (v_taken) AND (special IS NULL OR sickbay.locks_all_of(claim)));
     SELECT array_agg(l.epoch), array_agg(l.claim), array_agg(m.id) INTO v_epochs, v_claims, v_ids
     FROM sickbay.lease l, unnest(l.ids, l.untils) m(id, until)
     WHERE l.claim = ANY (v_taken) AND (p_all OR coalesce(m.until, l.until) <= p_now);
@@ -436,16 +436,23 @@ BEGIN
     RETURN (SELECT count(*) FROM unnest(v_answers) a WHERE a = 0);
 END $$;
 
--- Locks the streams of what a lease holds. False if others have one of them: nobody waits here, because it may be a
--- caller's own transaction that pushes into it and stays open for long.
-CREATE OR REPLACE FUNCTION sickbay.locks_streams(p_claim bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Locks the streams and keys of what a lease holds. False if others have one of them: nobody waits here, because it may
+-- be a caller's own transaction that pushes and stays open for long.
+CREATE OR REPLACE FUNCTION sickbay.locks_all_of(p_claim bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    s record;
+    x record;
 BEGIN
-    FOR s IN SELECT DISTINCT x.queue, x.stream FROM sickbay.lease l, unnest(l.rows) x
-             WHERE l.claim = p_claim AND x.stream IS NOT NULL AND x.id = ANY (l.ids) LOOP
-        PERFORM 1 FROM sickbay.stream WHERE queue = s.queue AND key = s.stream FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND AND EXISTS (SELECT 1 FROM sickbay.stream WHERE queue = s.queue AND key = s.stream) THEN
+    FOR x IN SELECT DISTINCT r.queue, r.stream FROM sickbay.lease l, unnest(l.rows) r
+             WHERE l.claim = p_claim AND r.stream IS NOT NULL AND r.id = ANY (l.ids) LOOP
+        PERFORM 1 FROM sickbay.stream WHERE queue = x.queue AND key = x.stream FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (SELECT 1 FROM sickbay.stream WHERE queue = x.queue AND key = x.stream) THEN
+            RETURN false;
+        END IF;
+    END LOOP;
+    FOR x IN SELECT DISTINCT r.queue, r.key FROM sickbay.lease l, unnest(l.rows) r
+             WHERE l.claim = p_claim AND r.key IS NOT NULL AND r.id = ANY (l.ids) LOOP
+        PERFORM 1 FROM sickbay.key WHERE queue = x.queue AND key = x.key FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND AND EXISTS (SELECT 1 FROM sickbay.key WHERE queue = x.queue AND key = x.key) THEN
             RETURN false;
         END IF;
     END LOOP;

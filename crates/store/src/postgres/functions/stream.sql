@@ -1,14 +1,23 @@
 -- Streams (contract 19-25). Whoever changes the entries of a stream has locked its row.
 
--- Where a message lies that its stream does not keep back. A gate that is being opened waits for us.
+-- The gate of a type: 0 open, 1 closed and so until our transaction ends, 2 somebody opens it at this moment. Nobody is
+-- waited for: who opens a gate waits for those that have its messages in hand.
+CREATE OR REPLACE FUNCTION sickbay.gate_at(p_queue integer, p_type text) RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM sickbay.type_gate WHERE queue = p_queue AND type = p_type FOR KEY SHARE SKIP LOCKED;
+    IF FOUND THEN
+        RETURN 1;
+    END IF;
+    RETURN CASE WHEN EXISTS (SELECT 1 FROM sickbay.type_gate WHERE queue = p_queue AND type = p_type) THEN 2 ELSE 0 END;
+END $$;
+
+-- Where a message lies that its stream does not keep back. What comes while a gate is set or opened lies before it:
+-- claims put it behind the gate, if there is one then.
 CREATE OR REPLACE FUNCTION sickbay.lane_of(p_queue integer, p_type text, p_suspect boolean) RETURNS smallint
 LANGUAGE plpgsql AS $$
 BEGIN
-    IF p_type IS NOT NULL THEN
-        PERFORM 1 FROM sickbay.type_gate WHERE queue = p_queue AND type = p_type FOR KEY SHARE;
-        IF FOUND THEN
-            RETURN 2;
-        END IF;
+    IF p_type IS NOT NULL AND sickbay.gate_at(p_queue, p_type) = 1 THEN
+        RETURN 2;
     END IF;
     RETURN CASE WHEN p_suspect THEN 3 ELSE 0 END;
 END $$;

@@ -269,6 +269,25 @@ fn nobody_waits_for_a_callers_transaction_that_pushes_into_a_stream_and_stays_op
 }
 
 #[test]
+fn nobody_waits_for_a_callers_transaction_that_has_the_key_of_a_lease_that_ended() {
+    block(async {
+        let scene = Scene::new().await;
+        let keyed = || message("keyed").key(Key::new("k").unwrap());
+        scene.push(keyed()).await;
+        assert_eq!(said(&scene.take(1).await), "keyed");
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
+        scene.store.push_in(&transaction, &[keyed()]).await.unwrap();
+        scene.clock.advance(Duration::from_secs(61));
+        scene.push(message("plain")).await;
+        assert_eq!(said(&scene.take(9).await), "plain");
+        timeout(SOON, scene.store.sweep()).await.expect("the sweep waits for somebody").unwrap();
+        transaction.commit().await.unwrap();
+        assert_eq!(said(&scene.take(9).await), "keyed");
+    });
+}
+
+#[test]
 fn nobody_waits_for_a_callers_transaction_that_pushes_with_a_key_and_stays_open() {
     block(async {
         let scene = Scene::new().await;
