@@ -17,15 +17,13 @@ use super::call::Param;
 use super::pack::Details;
 use super::push::millis;
 use super::row::{name, odd};
-use super::settle::{lower, signature};
+use super::settle::{TYPES, lower, signature};
 use crate::door::{self, Act};
 
 pub(super) const DEFINE: &str = "INSERT INTO sickbay.queue (name, policy, run_max, key_window, keep_completed, defers, holds)
     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (name) DO UPDATE SET policy = excluded.policy,
         run_max = excluded.run_max, key_window = excluded.key_window, keep_completed = excluded.keep_completed,
         defers = excluded.defers, holds = excluded.holds";
-
-const TYPES: &str = "SELECT (l.m).id, l.queue, (l.m).type FROM sickbay.look_all($1) l";
 
 /// What was pushed by plain SQL has no checksum.
 const BYTES: &str = "SELECT id, (message).payload, (message).checksum FROM sickbay.dead

@@ -234,7 +234,8 @@ pub(super) fn signature(
     })
 }
 
-const TYPES: &str = "SELECT (l.m).id, l.queue, (l.m).type FROM sickbay.look_all($1) l";
+/// Their queues and types, on which signatures depend.
+pub(super) const TYPES: &str = "SELECT id, queue, type FROM sickbay.types_of($1)";
 
 impl Inner {
     /// Finds out the signatures that quarantining settlements did not bring along: they depend on the queue's

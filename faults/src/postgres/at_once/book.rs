@@ -19,6 +19,8 @@ pub(super) struct Book {
     keyed: BTreeSet<MessageId>,
     /// Dead letters that were replayed.
     sent_back: BTreeSet<MessageId>,
+    /// Dead letters that were discarded once: they may be purged.
+    discarded: BTreeSet<MessageId>,
     /// Deliveries whose end nobody was told.
     held: Vec<LeaseToken>,
 }
@@ -88,6 +90,10 @@ impl Book {
                 let gone = ids.into_iter().zip(answers).filter(|(_, answer)| *answer == Replayed::Done);
                 self.removed.extend(gone.map(|(id, _)| id));
             }
+            Answer::Discarded(ids, answers) => {
+                let gone = ids.into_iter().zip(answers).filter(|(_, answer)| *answer == Replayed::Done);
+                self.discarded.extend(gone.map(|(id, _)| id));
+            }
             Answer::Replayed(ids, answers) => {
                 let back = ids.into_iter().zip(answers).filter(|(_, answer)| *answer == Replayed::Done);
                 self.sent_back.extend(back.map(|(id, _)| id));
@@ -104,7 +110,8 @@ impl Book {
 
     /// What should be there and is not, or the other way round.
     pub(super) fn compare(&self, present: &BTreeSet<u64>) -> Vec<String> {
-        let gone = |id: &MessageId| self.is_over(*id) || self.may_be_a_duplicate(*id);
+        let gone =
+            |id: &MessageId| self.is_over(*id) || self.may_be_a_duplicate(*id) || self.discarded.contains(id);
         let lost = self.pushed.iter().filter(|id| !gone(id) && !present.contains(&id.number()));
         let lost = lost.map(|id| format!("message {} is lost", id.number()));
         let back = self.removed.iter().filter(|id| present.contains(&id.number()));

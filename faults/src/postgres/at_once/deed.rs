@@ -49,6 +49,9 @@ pub(super) enum Deed {
     Discard(Vec<MessageId>),
     Restore(Vec<MessageId>),
     ReleaseFollowers(QueueName, StreamKey),
+    Purge(QueueName),
+    Reset(Vec<MessageId>),
+    Pause(QueueName, bool),
 }
 
 /// What came of it.
@@ -58,6 +61,7 @@ pub(super) enum Answer {
     Exchanged(Vec<(LeaseToken, Act)>, Exchanged),
     Cancelled(Vec<MessageId>, Vec<Replayed>),
     Replayed(Vec<MessageId>, Vec<Replayed>),
+    Discarded(Vec<MessageId>, Vec<Replayed>),
     Nothing,
 }
 
@@ -97,6 +101,9 @@ enum Kind {
     Discard,
     Restore,
     ReleaseFollowers,
+    Purge,
+    Reset,
+    Pause,
 }
 
 /// What is done in every schedule, and what only in some of them.
@@ -111,7 +118,7 @@ const ALWAYS: [Kind; 9] = [
     Kind::Exchange,
     Kind::Sweep,
 ];
-const SOMETIMES: [Kind; 11] = [
+const SOMETIMES: [Kind; 14] = [
     Kind::Renew,
     Kind::Died,
     Kind::BeginEpoch,
@@ -123,6 +130,9 @@ const SOMETIMES: [Kind; 11] = [
     Kind::Discard,
     Kind::Restore,
     Kind::ReleaseFollowers,
+    Kind::Purge,
+    Kind::Reset,
+    Kind::Pause,
 ];
 
 impl Theme {
@@ -201,6 +211,9 @@ impl Theme {
             Kind::Discard => Deed::Discard(some(dice)),
             Kind::Restore => Deed::Restore(some(dice)),
             Kind::ReleaseFollowers => Deed::ReleaseFollowers(queue, self.stream(dice)?),
+            Kind::Purge => Deed::Purge(queue),
+            Kind::Reset => Deed::Reset(some(dice)),
+            Kind::Pause => Deed::Pause(queue, dice.once_in(3)),
         })
     }
 }
@@ -245,6 +258,10 @@ impl Deed {
                 let answers = store.replay(ids.iter().copied().map(Replay::raw).collect()).await?;
                 Ok(Answer::Replayed(ids, answers))
             }
+            Self::Discard(ids) => {
+                let answers = store.discard(ids.clone(), "by hand".to_owned()).await?;
+                Ok(Answer::Discarded(ids, answers))
+            }
             other => other.quietly(store).await.map(|()| Answer::Nothing),
         }
     }
@@ -262,10 +279,14 @@ impl Deed {
             },
             Self::DeadLetter(ids) => store.dead_letter(ids, "by hand".to_owned()).await.map(drop),
             Self::Hasten(ids) => store.hasten(ids).await.map(drop),
-            Self::Discard(ids) => store.discard(ids, "by hand".to_owned()).await.map(drop),
+            Self::Purge(queue) => store.purge(&queue, Duration::ZERO, 10).await.map(drop),
+            Self::Reset(ids) => store.reset_attempts(ids).await.map(drop),
+            Self::Pause(queue, paused) => store.set_paused(&queue, paused).await,
             Self::Restore(ids) => store.restore(ids).await.map(drop),
             Self::ReleaseFollowers(queue, stream) => store.release_followers(&queue, &stream).await.map(drop),
-            Self::Push(_) | Self::Exchange { .. } | Self::Cancel(_) | Self::Replay(_) => Ok(()),
+            Self::Push(_) | Self::Exchange { .. } | Self::Cancel(_) | Self::Replay(_) | Self::Discard(_) => {
+                Ok(())
+            }
         }
     }
 }

@@ -88,6 +88,7 @@ impl Schedule {
         store.sweep().await?;
         for queue in deed::queues()? {
             store.set_type_gate(&queue, &deed::gated()?, TypeGate::Open).await?;
+            store.set_paused(&queue, false).await?;
         }
         // Those that are suspect come one at a time, and those that have met a key after a second.
         let mut idle = 0;

@@ -1,5 +1,14 @@
 -- Operators' acts (contract 24-29). Each answers one word a message: done, missing, or the status that forbids it.
 
+-- Locks a stream that most probably is locked by us already, or was forgotten.
+CREATE OR REPLACE FUNCTION sickbay.keep_stream(p_queue integer, p_stream text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM 1 FROM sickbay.stream WHERE queue = p_queue AND key = p_stream FOR UPDATE;
+    IF NOT FOUND THEN
+        PERFORM sickbay.lock_stream(p_queue, p_stream);
+    END IF;
+END $$;
+
 -- Where a message is, locked after its stream: waiting, leased, dead, discarded or missing.
 CREATE OR REPLACE FUNCTION sickbay.locate(p_id bigint, OUT place text, OUT r sickbay.waiting, OUT claim bigint)
 LANGUAGE plpgsql AS $$
@@ -10,7 +19,7 @@ BEGIN
         SELECT w.queue, w.stream INTO f FROM sickbay.waiting w WHERE w.id = p_id;
         IF FOUND THEN
             IF f.stream IS NOT NULL THEN
-                PERFORM sickbay.lock_stream(f.queue, f.stream);
+                PERFORM sickbay.keep_stream(f.queue, f.stream);
             END IF;
             SELECT w.* INTO r FROM sickbay.waiting w WHERE w.id = p_id FOR UPDATE;
             IF FOUND THEN
@@ -25,7 +34,7 @@ BEGIN
             IF FOUND THEN
                 SELECT (x).* INTO r FROM sickbay.lease l, unnest(l.rows) x WHERE l.claim = locate.claim AND x.id = p_id;
                 IF r.stream IS NOT NULL THEN
-                    PERFORM sickbay.lock_stream(r.queue, r.stream);
+                    PERFORM sickbay.keep_stream(r.queue, r.stream);
                 END IF;
                 place := 'leased';
                 RETURN;
@@ -36,7 +45,7 @@ BEGIN
         SELECT d.queue, d.stream INTO f FROM sickbay.dead d WHERE d.id = p_id;
         IF FOUND THEN
             IF f.stream IS NOT NULL THEN
-                PERFORM sickbay.lock_stream(f.queue, f.stream);
+                PERFORM sickbay.keep_stream(f.queue, f.stream);
             END IF;
             SELECT CASE WHEN d.discarded_at IS NULL THEN 'dead' ELSE 'discarded' END INTO place
             FROM sickbay.dead d WHERE d.id = p_id FOR UPDATE;

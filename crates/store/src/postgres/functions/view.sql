@@ -28,15 +28,17 @@ RETURNS TABLE (
     ORDER BY (x.m).id LIMIT 2
 $$;
 
--- Live messages of these numbers, for those who need their queue and type.
-CREATE OR REPLACE FUNCTION sickbay.look_all(p_ids bigint[]) RETURNS TABLE (queue text, m sickbay.waiting)
+-- The queues and types of messages that are live, or dead letters and may be live again in a moment.
+CREATE OR REPLACE FUNCTION sickbay.types_of(p_ids bigint[]) RETURNS TABLE (id bigint, queue text, type text)
 LANGUAGE sql STABLE AS $$
-    SELECT q.name, x.m FROM (
-        SELECT w AS m FROM sickbay.waiting w WHERE w.id = ANY (p_ids)
+    SELECT x.id, q.name, x.type FROM (
+        SELECT w.id, w.queue, w.type FROM sickbay.waiting w WHERE w.id = ANY (p_ids)
         UNION ALL
-        SELECT r FROM sickbay.lease l, unnest(l.rows) r
+        SELECT r.id, r.queue, r.type FROM sickbay.lease l, unnest(l.rows) r
         WHERE l.ids && p_ids AND r.id = ANY (p_ids) AND r.id = ANY (l.ids)
-    ) x JOIN sickbay.queue q ON q.no = (x.m).queue
+        UNION ALL
+        SELECT d.id, d.queue, d.type FROM sickbay.dead d WHERE d.id = ANY (p_ids)
+    ) x JOIN sickbay.queue q ON q.no = x.queue
 $$;
 
 -- Figures of a queue.

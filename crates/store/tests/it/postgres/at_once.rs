@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sickbay_core::message::Status;
-use sickbay_core::port::{Deliveries, Desk, Exchange, Overview, ProcessId, Pusher, Replay};
+use sickbay_core::port::{Deliveries, Desk, Exchange, Overview, ProcessId, Pusher, Replay, Replayed};
 use sickbay_core::settlement::Settled;
 use sickbay_core::verdict::Effect;
 use sickbay_core::{
@@ -14,7 +14,7 @@ use sickbay_core::{
 use sickbay_store::{PostgresEffect, PostgresStore};
 use sickbay_testkit::ManualClock;
 use tokio::time::timeout;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
 use super::many::{claim, message, queue};
 use super::{RUNTIME, Schema, address, block, connect};
@@ -372,5 +372,55 @@ fn what_was_settled_is_told_though_a_damaged_message_cannot_be_set_aside() {
         // What was not set aside is met again, beside one that is whole.
         scene.clock.advance(Duration::from_secs(61));
         assert_eq!(said(&scene.take(2).await), "c");
+    });
+}
+
+/// Goes on when somebody waits for what this connection has locked.
+async fn somebody_waits(client: &Client, pid: i32) {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+    while client.query_one(sql, &[&pid]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn pid(transaction: &Transaction<'_>) -> i32 {
+    transaction.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0)
+}
+
+#[test]
+fn an_act_on_several_messages_that_waits_for_a_caller_holds_nothing_that_the_caller_needs() {
+    block(async {
+        let scene = Scene::new().await;
+        let of = |stream: &str| message(stream).stream(StreamKey::new(stream).unwrap());
+        let ids = vec![scene.push(of("s1")).await, scene.push(of("s0")).await];
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
+        scene.store.push_in(&transaction, &[of("s0")]).await.unwrap();
+        let store = scene.store.clone();
+        let act = RUNTIME.spawn(async move { store.hasten(ids).await });
+        somebody_waits(&scene.beside, pid(&transaction).await).await;
+        transaction.batch_execute("SET LOCAL lock_timeout = '300ms'").await.unwrap();
+        scene.store.push_in(&transaction, &[of("s1")]).await.expect("the caller waits for nobody");
+        transaction.commit().await.unwrap();
+        assert_eq!(act.await.unwrap().unwrap().len(), 2);
+    });
+}
+
+#[test]
+fn a_dead_letter_that_is_replayed_at_this_moment_can_be_set_aside_again() {
+    block(async {
+        let scene = Scene::new().await;
+        let id = scene.push(message("a")).await;
+        scene.store.dead_letter(vec![id], "for now".to_owned()).await.unwrap();
+        let mut other = connect(&address()).await;
+        let transaction = other.transaction().await.unwrap();
+        let (now, number) = (scene.clock.now().millis(), id.number());
+        let replay = format!("SELECT sickbay.replay({now}, ARRAY[{number}], NULL, NULL, NULL)");
+        transaction.query(&scene.schema.sql(&replay), &[]).await.unwrap();
+        let store = scene.store.clone();
+        let again = RUNTIME.spawn(async move { store.dead_letter(vec![id], "again".to_owned()).await });
+        somebody_waits(&scene.beside, pid(&transaction).await).await;
+        transaction.commit().await.unwrap();
+        assert_eq!(again.await.unwrap().unwrap(), [Replayed::Done]);
     });
 }
