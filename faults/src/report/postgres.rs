@@ -41,7 +41,7 @@ impl Report {
         if self.lacks_server("interleavings") {
             return Ok(());
         }
-        let outcome = sickbay_faults::postgres::at_once(plan.seed, plan.interleavings, None)?;
+        let outcome = sickbay_faults::postgres::at_once(plan.seed..plan.seed + plan.interleavings, None)?;
         self.next_seed = self.next_seed.max(plan.seed + outcome.schedules);
         self.count("interleavings", outcome.schedules);
         self.count("interleaved_calls", outcome.calls);

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use sickbay_core::decide::{Decision, SetAside};
+use sickbay_core::delivery::Counters;
 use sickbay_core::port::{
-    Claim, Deliveries, Desk, Exchange, Exchanged, ProcessId, Pushed, Pusher, Renewal, Replay, Replayed,
+    Adoption, Claim, Deliveries, Desk, Exchange, Exchanged, ProcessId, Pushed, Pusher, Renewal, Replay,
+    Replayed,
 };
+use sickbay_core::stage::Stages;
 use sickbay_core::stats::TypeGate;
 use sickbay_core::{
     Failure, Key, LeaseToken, MessageId, MessageType, NewMessage, QueueName, Settlement, StoreError,
-    StreamKey, WorkerName,
+    StreamKey, Timestamp, WorkerName,
 };
 use sickbay_store::PostgresStore;
 
@@ -36,7 +39,12 @@ pub(super) enum Act {
 #[derive(Clone, Debug)]
 pub(super) enum Deed {
     Push(Vec<NewMessage>),
-    Exchange { settle: Vec<(LeaseToken, Act)>, claim: Option<Claim> },
+    /// Messages of a broker, from one of a few origins each.
+    Adopt(Vec<(NewMessage, usize)>),
+    Exchange {
+        settle: Vec<(LeaseToken, Act)>,
+        claim: Option<Claim>,
+    },
     Renew(Vec<LeaseToken>),
     Sweep,
     Died(ProcessId),
@@ -104,6 +112,7 @@ enum Kind {
     Purge,
     Reset,
     Pause,
+    Adopt,
 }
 
 /// What is done in every schedule, and what only in some of them.
@@ -136,8 +145,12 @@ const SOMETIMES: [Kind; 14] = [
 ];
 
 impl Theme {
-    pub(super) fn new(dice: &mut Dice) -> Self {
+    pub(super) fn new(dice: &mut Dice, seed: u64) -> Self {
         let mut kinds = ALWAYS.to_vec();
+        // Rolled apart, so that most seeds mean what they meant before there was this.
+        if Dice::new(seed.wrapping_add(7_000_000)).once_in(3) {
+            kinds.push(Kind::Adopt);
+        }
         for kind in SOMETIMES {
             if dice.once_in(3) {
                 let times = if kind == Kind::BeginEpoch { 1 } else { 1 + dice.roll(2) };
@@ -182,6 +195,10 @@ impl Theme {
         Ok(match self.kinds[dice.roll(self.kinds.len())] {
             Kind::Push => {
                 Deed::Push((0..=dice.roll(3)).map(|_| self.message(dice)).collect::<Result<_, _>>()?)
+            }
+            Kind::Adopt => {
+                let one = |dice: &mut Dice| anyhow::Ok((self.message(dice)?, dice.roll(4)));
+                Deed::Adopt((0..=dice.roll(3)).map(|_| one(dice)).collect::<Result<_, _>>()?)
             }
             Kind::Exchange => {
                 let tokens = if dice.once_in(2) { book.tokens(dice, 3) } else { Vec::new() };
@@ -231,6 +248,19 @@ fn decision(act: Act) -> Decision {
     }
 }
 
+fn adoption((message, origin): (NewMessage, usize)) -> Adoption {
+    Adoption {
+        message,
+        origin: format!("o{origin}"),
+        counters: Counters { deliveries: 1, ..Counters::default() },
+        started_at: Timestamp::from_millis(0),
+        worker: "guard".to_owned(),
+        decision: decision(Act::Later),
+        signature: None,
+        stages: Stages::NONE,
+    }
+}
+
 impl Deed {
     /// True if it may wait for nobody's transaction, however long that stays open.
     pub(super) fn never_waits(&self) -> bool {
@@ -243,6 +273,11 @@ impl Deed {
             Self::Push(messages) => {
                 let pushed = store.push(messages.clone()).await?;
                 Ok(Answer::Pushed(messages, pushed))
+            }
+            Self::Adopt(adopted) => {
+                let adoptions = adopted.iter().cloned().map(adoption).collect();
+                let pushed = store.adopt(adoptions).await?;
+                Ok(Answer::Pushed(adopted.into_iter().map(|(message, _)| message).collect(), pushed))
             }
             Self::Exchange { settle, claim } => {
                 let settlements =
@@ -284,9 +319,12 @@ impl Deed {
             Self::Pause(queue, paused) => store.set_paused(&queue, paused).await,
             Self::Restore(ids) => store.restore(ids).await.map(drop),
             Self::ReleaseFollowers(queue, stream) => store.release_followers(&queue, &stream).await.map(drop),
-            Self::Push(_) | Self::Exchange { .. } | Self::Cancel(_) | Self::Replay(_) | Self::Discard(_) => {
-                Ok(())
-            }
+            Self::Push(_)
+            | Self::Adopt(_)
+            | Self::Exchange { .. }
+            | Self::Cancel(_)
+            | Self::Replay(_)
+            | Self::Discard(_) => Ok(()),
         }
     }
 }

@@ -61,13 +61,15 @@ pub struct AtOnce {
     pub findings: Vec<String>,
 }
 
-/// Tries so many schedules, or fewer if something is found.
-pub fn at_once(first_seed: u64, schedules: u64, defect: Option<Defect>) -> Result<AtOnce> {
+/// Tries the schedules of these seeds, until something is found. Who of several that can go on is first is the
+/// database's affair, so that one seed may have to be tried a few times to come to the same end.
+pub fn at_once(seeds: impl IntoIterator<Item = u64>, defect: Option<Defect>) -> Result<AtOnce> {
     let cluster = Cluster::start_with(&["deadlock_timeout=600s", "max_connections=50"], &[]);
     let mut outcome = AtOnce::default();
     super::runtime()?.block_on(async {
-        for seed in first_seed..first_seed + schedules {
-            let mut schedule = Schedule::begin(&cluster.address(), seed, defect).await?;
+        for seed in seeds {
+            let schema = format!("s{}", outcome.schedules);
+            let mut schedule = Schedule::begin(&cluster.address(), schema, seed, defect).await?;
             let ended = schedule.run(&mut outcome).await;
             outcome.schedules += 1;
             if let Err(problem) = ended {
@@ -111,10 +113,9 @@ struct Schedule {
 }
 
 impl Schedule {
-    async fn begin(address: &str, seed: u64, defect: Option<Defect>) -> Result<Self> {
+    async fn begin(address: &str, schema: String, seed: u64, defect: Option<Defect>) -> Result<Self> {
         let mut dice = Dice::new(seed);
         let clock = ManualClock::new();
-        let schema = format!("s{seed}");
         let options = PostgresOptions::default()
             .schema(&schema)
             .connections(1)
@@ -153,7 +154,7 @@ impl Schedule {
         brakes::install(&watcher, &schema).await?;
         let caller = Caller::start(address, store.clone()).await?;
         let look = Look::at(&watcher, &schema).await?;
-        let theme = Theme::new(&mut dice);
+        let theme = Theme::new(&mut dice, seed);
         Ok(Self {
             dice,
             theme,

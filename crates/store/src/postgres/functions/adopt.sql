@@ -22,6 +22,9 @@ BEGIN
              FROM unnest(p_queues, p_streams) u(queue, stream) WHERE u.stream IS NOT NULL ORDER BY 1, 2 LOOP
         PERFORM sickbay.lock_stream(s.queue, s.stream);
     END LOOP;
+    PERFORM 1 FROM sickbay.key k WHERE (k.queue, k.key) IN (
+        SELECT sickbay.queue_no(u.queue), u.key FROM unnest(p_queues, p_keys) u(queue, key) WHERE u.key IS NOT NULL)
+    ORDER BY k.queue, k.key FOR UPDATE;
     FOR i IN 1..v_count LOOP
         SELECT * INTO q FROM sickbay.queue WHERE name = p_queues[i];
         SELECT o.id INTO v_known FROM sickbay.origin o
