@@ -72,6 +72,16 @@ fn a_store_whose_disk_fails_tells_those_that_wait_and_does_not_try_again_all_the
     }
 }
 
+/// A store with the queue `q` on a disk of its own.
+async fn open(drive: &Arc<Drive>) -> (Disk, ManualClock, SqliteStore, QueueName) {
+    let (disk, clock) = (Disk::default(), ManualClock::new());
+    drive.insert(disk.clone());
+    let store = SqliteStore::open("store.db", options(drive, &clock)).unwrap();
+    let queue = QueueName::new("q").unwrap();
+    store.define_queue(&queue, QueuePolicy::default()).await.unwrap();
+    (disk, clock, store, queue)
+}
+
 fn claim(store: &SqliteStore, wait: Duration) -> Claim {
     let (queue, worker) = (QueueName::new("q").unwrap(), WorkerName::new("w").unwrap());
     Claim { queue, worker, process: store.process(), max: 1, wait, lease: Duration::from_secs(10) }
@@ -88,12 +98,7 @@ async fn assert_idle(store: &SqliteStore, queue: &QueueName, clock: &ManualClock
 }
 
 async fn fail_under_a_waiting_claim(drive: &Arc<Drive>, how: Failing) {
-    let disk = Disk::default();
-    drive.insert(disk.clone());
-    let clock = ManualClock::new();
-    let store = SqliteStore::open("store.db", options(drive, &clock)).unwrap();
-    let queue = QueueName::new("q").unwrap();
-    store.define_queue(&queue, QueuePolicy::default()).await.unwrap();
+    let (disk, clock, store, queue) = open(drive).await;
     let later = NewMessage::new(queue.clone(), "later").delay(Duration::from_secs(20));
     store.push(vec![NewMessage::new(queue.clone(), "now"), later]).await.unwrap();
     let take = |wait| store.exchange(Exchange::claim(claim(&store, wait)));
@@ -122,12 +127,7 @@ fn a_store_whose_disk_is_full_does_not_try_all_the_time_to_let_a_type_through() 
     const COUNT: usize = 12_000;
     with_drive(|drive| {
         sickbay_faults::runtime().block_on(async {
-            let disk = Disk::default();
-            drive.insert(disk.clone());
-            let clock = ManualClock::new();
-            let store = SqliteStore::open("store.db", options(drive, &clock)).unwrap();
-            let queue = QueueName::new("q").unwrap();
-            store.define_queue(&queue, QueuePolicy::default()).await.unwrap();
+            let (disk, clock, store, queue) = open(drive).await;
             let of_type = MessageType::new("t").unwrap();
             store.set_type_gate(&queue, &of_type, TypeGate::Paused).await.unwrap();
             let message = || NewMessage::new(queue.clone(), "x").message_type(of_type.clone());

@@ -336,11 +336,9 @@ impl Writer {
             let claimed = match claimed {
                 Ok(claimed) => claimed,
                 Err(error) => {
-                    // What failed may go well the next time. Those that have no time left are told.
-                    let all = std::iter::once(waiting).chain(left);
-                    let (on, over): (Vec<_>, Vec<_>) = all.partition(|waiting| waiting.until > now);
-                    self.waiting.extend(on);
-                    over.into_iter().for_each(|over| drop(over.reply.send(Err(error.clone()))));
+                    // They wait on: what failed may go well the next time.
+                    self.waiting.push(waiting);
+                    self.waiting.extend(left);
                     return Err(error);
                 }
             };

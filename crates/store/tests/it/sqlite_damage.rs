@@ -151,17 +151,24 @@ fn another_stores_file_is_refused() {
     assert!(error.to_string().contains("another store"), "{error}");
 }
 
+/// A running store with ten messages, and what puts a copy in the place of its file.
+#[cfg(unix)]
+fn beside_a_copy(folder: &Path, clock: &ManualClock) -> (SqliteStore, impl FnOnce() + use<>) {
+    let path = with_ten(folder);
+    let copy = folder.join("copy");
+    std::fs::copy(&path, &copy).unwrap();
+    let store = SqliteStore::open(&path, SqliteOptions::new(Arc::new(clock.clone())).log_bytes(0)).unwrap();
+    (store, move || std::fs::rename(&copy, &path).unwrap())
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_that_is_replaced_under_a_running_store_is_noticed_within_a_second() {
     let folder = TempDir::new().unwrap();
-    let path = with_ten(folder.path());
-    let copy = folder.path().join("copy");
-    std::fs::copy(&path, &copy).unwrap();
     let clock = ManualClock::new();
-    let store = SqliteStore::open(&path, SqliteOptions::new(Arc::new(clock.clone())).log_bytes(0)).unwrap();
+    let (store, replace) = beside_a_copy(folder.path(), &clock);
     push(&store, 1).unwrap();
-    std::fs::rename(&copy, &path).unwrap();
+    replace();
     clock.advance(Duration::from_secs(1));
     for _ in 0..2 {
         let error = push(&store, 1).unwrap_err();
@@ -173,15 +180,12 @@ fn a_file_that_is_replaced_under_a_running_store_is_noticed_within_a_second() {
 #[test]
 fn a_store_that_cannot_go_on_does_nothing_by_itself() {
     let folder = TempDir::new().unwrap();
-    let path = with_ten(folder.path());
-    let copy = folder.path().join("copy");
-    std::fs::copy(&path, &copy).unwrap();
     let clock = ManualClock::new();
-    let store = SqliteStore::open(&path, SqliteOptions::new(Arc::new(clock.clone())).log_bytes(0)).unwrap();
+    let (store, replace) = beside_a_copy(folder.path(), &clock);
     // The second leaves something to be done later.
     push(&store, 1).unwrap();
     push(&store, 1).unwrap();
-    std::fs::rename(&copy, &path).unwrap();
+    replace();
     clock.advance(Duration::from_secs(2));
     assert_eq!(push(&store, 1).unwrap_err().code(), "SB0019");
     let before = clock.reads();
